@@ -107,13 +107,13 @@ mod tests {
     /// The commands, the succeeded ones, and the events of each kind.
     const COMMANDS: &str = "SELECT (SELECT count(*) FROM command), \
          (SELECT count(*) FROM command c JOIN event e ON e.work = c.work AND e.seq = c.seq \
-          WHERE c.state = 5 AND c.dispatches = 1 AND c.due_at IS NULL AND e.type = 'command_succeeded'), \
+          WHERE c.state = {succeeded} AND c.dispatches = 1 AND c.due_at IS NULL AND e.type = 'command_succeeded'), \
          (SELECT count(*) FROM event WHERE type = 'command_reserved'), \
          (SELECT count(*) FROM event WHERE type = 'command_dispatched'), \
          (SELECT count(*) FROM event WHERE type = 'command_succeeded')";
 
     /// Rows of the narrow table that agree.
-    const TWINS: &str = "SELECT count(*) FROM command_status WHERE state = 5 AND due_at IS NULL";
+    const TWINS: &str = "SELECT count(*) FROM command_status WHERE state = {succeeded} AND due_at IS NULL";
 
     /// How many transitions raw made, with commits of several sizes.
     async fn run(raw: &mut Raw, commits: &[(usize, usize)]) -> u64 {
@@ -132,14 +132,19 @@ mod tests {
         assert!(crate::told(&*error).contains("follow"), "{error:?}");
     }
 
+    fn named(sql: &str) -> String {
+        sql.replace("{succeeded}", &tenure_core::CommandState::Succeeded.code().to_string())
+    }
+
     fn sqlite<const N: usize>(path: &std::path::Path, sql: &str) -> [i64; N] {
         let connection = rusqlite::Connection::open(path).unwrap();
-        let row = connection.query_row(sql, [], |row| Ok(std::array::from_fn(|at| row.get(at).unwrap())));
+        let row =
+            connection.query_row(&named(sql), [], |row| Ok(std::array::from_fn(|at| row.get(at).unwrap())));
         row.unwrap()
     }
 
     async fn postgres<const N: usize>(url: &str, sql: &str) -> [i64; N] {
-        let row = pg::connect(url).await.unwrap().query_one(sql, &[]).await.unwrap();
+        let row = pg::connect(url).await.unwrap().query_one(&named(sql), &[]).await.unwrap();
         std::array::from_fn(|at| row.get(at))
     }
 

@@ -17,6 +17,7 @@ use crate::{
     },
     payload::{Digest, Payload},
     policy::WorkPolicy,
+    recovery::{Instead, Verdict},
     refusal::{Code, Refusal},
     state::State,
     usage::{self, Usage},
@@ -394,6 +395,22 @@ pub enum Decide {
     Close(Box<CloseOut>),
 }
 
+/// One row of a recovery plan that a person has carried out: exactly what the plan says, or nothing.
+#[derive(Clone, Debug, Serialize)]
+pub struct Recover {
+    pub work: WorkId,
+    /// The plan.
+    pub plan: String,
+    /// The row of the plan: the last event of the work item, the verdict, and the state that follows.
+    pub seq: u64,
+    pub verdict: Option<Verdict>,
+    pub to: State,
+    /// What is done instead of the verdict.
+    pub instead: Option<Instead>,
+    pub sighting: Option<Sighting>,
+    pub reason: String,
+}
+
 /// Every action. The first group is the holder's, the second everybody's, the third the operators'.
 #[derive(Clone, Debug, Serialize)]
 pub enum Action {
@@ -481,6 +498,8 @@ pub enum Action {
         reason: String,
     },
 
+    Recover(Box<Recover>),
+
     Tick {
         work: WorkId,
         /// The store's time when the sweeper looked: leases are judged as of then.
@@ -549,6 +568,7 @@ impl Action {
             | Action::Decide { .. }
             | Action::Rerun { .. }
             | Action::RevokeWaits { .. }
+            | Action::Recover(_)
             | Action::Tick { .. }
             | Action::Command(_) => false,
         }

@@ -111,6 +111,7 @@ pub fn decide(records: &Records, submission: &Submission, now: Millis) -> Result
         }
         Action::Command(action) => command::decide(cx, action),
         Action::RevokeWaits { work, reason } => work::resolve::revoke(cx, *work, reason),
+        Action::Recover(recover) => work::recover::decide(cx, recover),
         Action::Tick { work, looked_at, watched_ms, sighting } => {
             let look = Look { at: *looked_at, watched_ms: *watched_ms, sighting: sighting.as_ref() };
             work::tick::decide(cx, *work, look)

@@ -5,7 +5,7 @@ use crate::{
     liveness::Liveness,
     model::{Disposition, Work},
     policy::OnExpiry,
-    state::State,
+    state::{State, waiting},
 };
 
 /// When the row must be looked at again. None if nothing will ever happen to it by itself.
@@ -16,11 +16,7 @@ pub fn next(work: &Work, now: Millis) -> Option<Millis> {
         State::RetryScheduled => earliest([work.next_retry_at, overall]),
         State::Running => earliest([overall, work.body.execution_at, lease_check(work, now)]),
         State::CancelRequested => earliest([cancel_check(work), look(work, now)]),
-        State::WaitingUser
-        | State::WaitingApproval
-        | State::WaitingAuth
-        | State::WaitingTool
-        | State::WaitingExternal => earliest([work.body.wait_due, overall]),
+        waiting!() => earliest([work.body.wait_due, overall]),
         State::Stalled => earliest([overall, stalled_check(work, now)]),
         State::Quarantined
         | State::Succeeded

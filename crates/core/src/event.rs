@@ -13,7 +13,7 @@ use crate::{
     model::{AcceptStrength, ErrorClass, OnTimeout, Output, ReasonCode, RequestKey, Spec, WaitKind, Worker},
     newer::is_newer,
     payload::{Digest, Payload},
-    recovery::Verdict,
+    recovery::{Instead, Verdict},
     state::State,
     usage::Usage,
 };
@@ -387,6 +387,17 @@ pub struct Requeued {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveryApplied {
+    /// The plan of which this is a row.
+    pub plan: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// What is done instead of the verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead: Option<Instead>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContentErased {
     /// The events below this one have lost their message, payload and evidence.
     pub before: u64,
@@ -475,6 +486,7 @@ facts! {
     Released(Released) = "lease_released": "The holder released it.",
     LeaseLapsed(LeaseLapsed) = "lease_lapsed": "The lease was found past expiry and grace, or its holder dead.",
     Recovered(Recovered) = "recovered": "Recovery decided by the declared disposition.",
+    RecoveryApplied(RecoveryApplied) = "recovery_applied": "A person had a row of a recovery plan carried out.",
     Late(Late) = "late": "A lapsed holder that was not superseded wrote again.",
     OwnerAbsent(Plain) = "owner_absent": "The owner of started owner-bound work did not come back.",
     TimeoutMarked(TimeoutMarked) = "timeout_marked": "A declared deadline passed.",

@@ -4,21 +4,24 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Millis,
+    Millis, activity,
     command::{self, Command},
     due,
     event::{Event, Fact},
     liveness::{self, Grade},
     model::{Disposition, ErrorClass, OnTimeout, ReasonCode, Wait, WaitKind, WaitState, Work},
-    policy::OnExpiry,
+    policy::{OnExpiry, OnSpinning},
     records::{referenced_command, referenced_work},
     recovery::POISON,
     span::span,
-    state::State,
+    state::{State, waiting},
 };
 
 mod effects;
 mod ended;
+mod idle;
+
+pub use idle::Idle;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
@@ -47,21 +50,19 @@ pub struct Around<'a> {
     pub commands: &'a [Command],
     /// For a queued work item: another one that holds its session, or comes first in it.
     pub ahead: Option<&'a Work>,
+    /// For a queued work item: the workers that wait for work, as far as the reader's daemon knows them.
+    pub idle: Option<&'a Idle>,
 }
 
 /// Explains a work item from its row and the records around it.
 pub fn explain(work: &Work, around: &Around<'_>, now: Millis) -> Explanation {
-    let Around { waits, last, commands, ahead } = *around;
-    let view = View { work, waits, last, commands, ahead, now };
+    let Around { waits, last, commands, ahead, idle } = *around;
+    let view = View { work, waits, last, commands, ahead, idle, now };
     let (sentence, next) = view.with_effects(match work.state {
         State::Queued => view.queued(),
         State::RetryScheduled => view.retrying(),
         State::Running => view.running(),
-        State::WaitingUser
-        | State::WaitingApproval
-        | State::WaitingAuth
-        | State::WaitingTool
-        | State::WaitingExternal => view.waiting(),
+        waiting!() => view.waiting(),
         State::Stalled => view.stalled(),
         State::CancelRequested => view.cancelling(),
         State::Quarantined => view.quarantined(),
@@ -82,6 +83,7 @@ struct View<'a> {
     last: &'a [Event],
     commands: &'a [Command],
     ahead: Option<&'a Work>,
+    idle: Option<&'a Idle>,
     now: Millis,
 }
 
@@ -166,12 +168,8 @@ impl View<'_> {
             Some(at) => format!("; unless it is claimed, it times out {}", self.until(at)),
             None => String::new(),
         };
-        let sentence = format!("Queued {}: {why}{start}{}.", self.age(), self.overall());
-        let next = format!(
-            "nothing: the next worker that claims `{}` from `{}` gets it; `tenure workers` shows whether \
-             there is one",
-            work.spec.kind, work.spec.source.system
-        );
+        let (there, next) = self.capacity();
+        let sentence = format!("Queued {}: {why}{there}{start}{}.", self.age(), self.overall());
         (sentence, next)
     }
 
@@ -218,8 +216,17 @@ impl View<'_> {
 
     fn running(&self) -> (String, String) {
         let work = self.work;
+        let spinning = activity::spinning(work, self.now);
+        let quiet = match spinning {
+            Some(since) => format!(
+                ", but has shown no progress, step, command or receipt for {}: it is spinning{}",
+                span(self.now - since),
+                self.then_if_spinning()
+            ),
+            None => String::new(),
+        };
         let mut sentence = format!(
-            "Running {}: {} holds it (attempt {}{}){}{}",
+            "Running {}: {} holds it (attempt {}{}){}{quiet}{}",
             self.age(),
             self.holder(),
             work.attempt,
@@ -236,9 +243,24 @@ impl View<'_> {
                 "nothing: {} asked to abandon it, which acts only if its lease lapses",
                 request.requested_by.label()
             ),
+            None if spinning.is_some() => format!(
+                "`tenure events {}` shows what it did last; to take it away from its holder, {}",
+                work.id,
+                self.command("quarantine")
+            ),
             None => format!("nothing: it is being worked on; to stop it, {}", self.command("cancel")),
         };
         (sentence, next)
+    }
+
+    fn then_if_spinning(&self) -> &'static str {
+        match self.work.spec.policy.spinning.map(|spinning| spinning.then) {
+            Some(OnSpinning::StopRenewing) if self.work.body.commands.unsettled() > 0 => {
+                ", and keeps its lease while a command of it is in progress"
+            }
+            Some(OnSpinning::StopRenewing) => ", and its renewals are refused until it sends new progress",
+            Some(OnSpinning::Mark | OnSpinning::Alert) | None => "",
+        }
     }
 
     /// The lease's freshness, and the consequence of a lapse.
@@ -284,7 +306,7 @@ impl View<'_> {
         let mut open: Vec<&Wait> = self.waits.iter().filter(|wait| wait.state == WaitState::Open).collect();
         open.sort_by_key(|wait| (wait.kind, wait.deadline_at.unwrap_or(Millis::MAX), wait.id));
         let Some(wait) = open.first() else { return self.outside() };
-        let whom = wait.detail.assignee.as_deref().unwrap_or(asked(wait.kind));
+        let whom = wait.detail.assignee.as_deref().unwrap_or(wait.kind.asked());
         let ask = match &wait.detail.prompt {
             Some(prompt) => format!("{whom} must answer `{}`: {prompt}", wait.reference),
             None => format!("{whom} must answer `{}`", wait.reference),
@@ -519,16 +541,6 @@ pub(crate) fn typed(word: &str) -> String {
 
 fn step(work: &Work) -> String {
     work.body.step.as_ref().map_or_else(String::new, |step| format!(", step `{step}`"))
-}
-
-fn asked(kind: WaitKind) -> &'static str {
-    match kind {
-        WaitKind::Approval => "an approver",
-        WaitKind::Auth => "somebody who can reconnect",
-        WaitKind::User => "the user",
-        WaitKind::Tool => "a tool",
-        WaitKind::External => "something outside",
-    }
 }
 
 fn class(class: ErrorClass) -> &'static str {

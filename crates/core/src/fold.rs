@@ -1,9 +1,9 @@
 //! The effect of an event on a row. Decisions change rows through [`apply`] only, so a row is always the fold
 //! of its events, except for the fields that renewals and other work items write: `expires_at`, `renewed_at`,
-//! `renewed_by`, the progress of renewals, `due_at`, `children` and `waiters`.
+//! `renewed_by`, `progressed_at`, the progress of renewals, `due_at`, `children` and `waiters`.
 
 use crate::{
-    Millis,
+    Millis, activity,
     event::{Event, Fact},
     limits,
     liveness::Grade,
@@ -40,6 +40,7 @@ pub fn matches(row: &Work, folded: &Work) -> bool {
         lease.expires_at = kept.expires_at;
         lease.renewed_at = kept.renewed_at;
         lease.renewed_by.clone_from(&kept.renewed_by);
+        lease.progressed_at = kept.progressed_at;
     }
     *row == expected
 }
@@ -95,6 +96,7 @@ pub fn apply(work: &mut Work, event: &Event) {
                 expires_at: claimed.expires_at,
                 renewed_at: event.at,
                 renewed_by: None,
+                progressed_at: None,
                 lapsed_at: None,
             });
             work.body.holder = Some(claimed.worker.clone());
@@ -252,7 +254,7 @@ pub fn apply(work: &mut Work, event: &Event) {
             }
         }
         // An unknown event of a newer version only moves the work item.
-        Fact::Cancelled(_) | Fact::EarlyAnswerRefused(_) | Fact::Unknown(_) => {}
+        Fact::Cancelled(_) | Fact::EarlyAnswerRefused(_) | Fact::RecoveryApplied(_) | Fact::Unknown(_) => {}
         Fact::ReleaseRequested(_) => work.body.release_requested = true,
         Fact::AbandonRequested(_) => {
             work.body.abandon_request = Some(AbandonRequest {
@@ -300,6 +302,9 @@ pub fn apply(work: &mut Work, event: &Event) {
     // Most events report no usage: then the body stays shared.
     if !event.fact.usage().is_empty() {
         usage::add(&mut work.body.usage, event.fact.usage());
+    }
+    if work.spec.policy.spinning.is_some() {
+        activity::note(work, event);
     }
     if work.state != event.to {
         work.body.state_since = Some(event.at);

@@ -3,7 +3,7 @@
 use crate::{
     liveness::Liveness,
     model::{Disposition, Work},
-    state::State,
+    state::{State, waiting},
 };
 
 /// The first broken invariant of a row, in words.
@@ -44,22 +44,14 @@ fn required_fields(work: &Work) -> Option<String> {
     let external = work.spec.disposition == Disposition::ExternallyOwned;
     let missing = match work.state {
         State::RetryScheduled if work.next_retry_at.is_none() => "a retry time",
-        State::RetryScheduled
-        | State::Stalled
-        | State::CancelRequested
-        | State::Quarantined
-        | State::WaitingUser
-        | State::WaitingApproval
-        | State::WaitingAuth
-        | State::WaitingTool
-        | State::WaitingExternal
+        State::RetryScheduled | State::Stalled | State::CancelRequested | State::Quarantined | waiting!()
             if work.body.reason.is_none() =>
         {
             "a reason"
         }
         State::CancelRequested if work.body.cancel.is_none() => "its cancel",
         state if state.is_waiting() && work.open_waits == 0 && !external => "an open wait",
-        state if !state.is_waiting() && work.open_waits > 0 => "no open wait in state waiting",
+        state if !state.is_waiting() && work.open_waits > 0 => "a waiting state for its open waits",
         State::Succeeded | State::CompletedWithWarnings
             if work.body.output.is_none() && work.body.warnings.is_empty() =>
         {

@@ -6,6 +6,7 @@
 //! part of the submission.
 
 pub mod action;
+pub mod activity;
 pub mod chain;
 pub mod command;
 mod decide;
@@ -37,6 +38,7 @@ pub mod schedule;
 pub mod span;
 pub mod state;
 pub mod state_machine;
+pub mod stuck;
 pub mod usage;
 pub mod work;
 

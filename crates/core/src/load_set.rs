@@ -104,6 +104,7 @@ impl LoadSet {
             | Action::Decide { work, .. }
             | Action::RevokeWaits { work, .. }
             | Action::Tick { work, .. } => self.works.push(*work),
+            Action::Recover(recover) => self.works.push(recover.work),
             Action::Rerun { of, .. } => self.works.push(*of),
         }
     }
@@ -214,6 +215,7 @@ impl LoadSet {
                 self.open_commands_of(*work, records);
                 self.outgoing_of(*work, records);
             }
+            Action::Recover(recover) => self.ticked(recover.work, records),
             Action::Tick { work, .. } => self.ticked(*work, records),
             Action::Rerun { of, .. } => {
                 let Some(work) = records.works.get(of) else { return };

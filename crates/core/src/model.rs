@@ -152,6 +152,8 @@ pub struct Lease {
     pub renewed_at: Millis,
     /// The actor that renewed it, if not the holder itself.
     pub renewed_by: Option<String>,
+    /// When a renewal last brought progress that differs from what was stored.
+    pub progressed_at: Option<Millis>,
     /// Set by the tick that found it past expiry + grace. The holder may still write until it is superseded.
     pub lapsed_at: Option<Millis>,
 }
@@ -347,6 +349,9 @@ pub struct Body {
     /// The last progress requests of this attempt, the latest last: a repeat writes nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub progress_requests: Vec<ProgressRequest>,
+    /// The last sign of its holder's work before events that are none, such as a lapse. Only where spinning is judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet_since: Option<Millis>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     /// When it entered its present state. None on rows that have not moved since this was introduced.
@@ -540,6 +545,9 @@ pub enum WaitKind {
 }
 
 impl WaitKind {
+    pub const ALL: [WaitKind; 5] =
+        [WaitKind::Approval, WaitKind::Auth, WaitKind::User, WaitKind::Tool, WaitKind::External];
+
     pub fn state(self) -> State {
         match self {
             WaitKind::Approval => State::WaitingApproval,
@@ -547,6 +555,17 @@ impl WaitKind {
             WaitKind::User => State::WaitingUser,
             WaitKind::Tool => State::WaitingTool,
             WaitKind::External => State::WaitingExternal,
+        }
+    }
+
+    /// The one that must answer, as an explanation says it: "Waiting 10 s: an approver must answer".
+    pub(crate) fn asked(self) -> &'static str {
+        match self {
+            WaitKind::Approval => "an approver",
+            WaitKind::Auth => "somebody who can reconnect",
+            WaitKind::User => "the user",
+            WaitKind::Tool => "a tool",
+            WaitKind::External => "something outside",
         }
     }
 

@@ -122,6 +122,8 @@ pub enum Touch {
     Due,
     /// `expires_at`, `renewed_at`, `renewed_by`, `progress`, and a lower `due_at`.
     Renewal,
+    /// The same and `progressed_at`: a renewal with progress that differs from what was stored.
+    Progress,
     /// Everything that events change.
     Event,
     Insert,

@@ -2,7 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{liveness::Grade, model::Disposition, policy::OnExpiry};
+use crate::{
+    event::{Actor, ActorKind},
+    liveness::Grade,
+    model::Disposition,
+    policy::OnExpiry,
+    refusal::{Code, Refusal},
+};
 
 /// How many consecutive lapses, or equal failures, make a work item poison.
 pub const POISON: u32 = 3;
@@ -19,6 +25,43 @@ pub enum Verdict {
     /// Ended as declared in advance: attempts exhausted, or `on_expiry: timeout`.
     Fail,
     TimeOut,
+}
+
+impl Verdict {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Retry => "retry",
+            Verdict::Resume => "resume",
+            Verdict::Reconcile => "reconcile",
+            Verdict::Quarantine => "quarantine",
+            Verdict::Abandon => "abandon",
+            Verdict::Leave => "leave",
+            Verdict::Fail => "fail",
+            Verdict::TimeOut => "time_out",
+        }
+    }
+}
+
+/// What a person may have done with a row of a recovery plan instead of its verdict. Nothing that the operators' own
+/// verbs do not allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Instead {
+    /// Set aside for a person.
+    Quarantine,
+    /// A request to abandon, which takes effect once the lease has lapsed.
+    Abandon,
+}
+
+/// Whether the actor may decide otherwise than a recovery plan.
+pub fn may_override(actor: &Actor) -> Result<(), Refusal> {
+    if actor.kind == ActorKind::Person {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Code::PersonRequired,
+        "Only a person may decide otherwise than the recovery plan. Use a person's credential.",
+    ))
 }
 
 /// The knowledge about dispatched commands that have no receipt.
@@ -57,40 +100,101 @@ pub struct RecoveryFacts {
     pub has_checkpoint: bool,
 }
 
-/// The first matching rule applies.
+/// The rules of the verdict, in the order in which they are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    AbandonRequested,
+    ExternallyOwned,
+    OwnerDead,
+    DeclaredTimeout,
+    OwnerMayReturn,
+    LookUpFirst,
+    InDoubt,
+    Poison,
+    Exhausted,
+    Checkpoint,
+    NeverStarted,
+    Rerunnable,
+}
+
+impl Rule {
+    pub fn verdict(self) -> Verdict {
+        match self {
+            Rule::AbandonRequested | Rule::OwnerDead => Verdict::Abandon,
+            Rule::ExternallyOwned | Rule::OwnerMayReturn => Verdict::Leave,
+            Rule::DeclaredTimeout => Verdict::TimeOut,
+            Rule::LookUpFirst => Verdict::Reconcile,
+            Rule::InDoubt | Rule::Poison => Verdict::Quarantine,
+            Rule::Exhausted => Verdict::Fail,
+            Rule::Checkpoint => Verdict::Resume,
+            Rule::NeverStarted | Rule::Rerunnable => Verdict::Retry,
+        }
+    }
+
+    /// The rule in a sentence, for people.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Rule::AbandonRequested => "A person asked to abandon it, and its lease has ended.",
+            Rule::ExternallyOwned => "Externally owned work is closed by its owner alone.",
+            Rule::OwnerDead => "Started owner-bound work whose owner is proven dead is abandoned.",
+            Rule::DeclaredTimeout => {
+                "It declared `on_expiry: timeout` for a lost owner, and nothing is in doubt."
+            }
+            Rule::OwnerMayReturn => {
+                "Started owner-bound work is left to its owner until its death is proven or a person asks to abandon it."
+            }
+            Rule::LookUpFirst => "Every command in doubt can be looked up, and is looked up first.",
+            Rule::InDoubt => {
+                "A command may have taken effect, and no lookup can tell: a person must find out."
+            }
+            Rule::Poison => "A work item that lost three holders in a row is set aside for a person.",
+            Rule::Exhausted => "Its failures are exhausted.",
+            Rule::Checkpoint => "Rerunnable work goes on after its last completed step.",
+            Rule::NeverStarted => "It was never started: a first execution repeats nothing.",
+            Rule::Rerunnable => "It is declared rerunnable, and no command in doubt forbids it.",
+        }
+    }
+}
+
 pub fn verdict(facts: &RecoveryFacts) -> Verdict {
+    rule(facts).verdict()
+}
+
+/// The first rule that applies.
+pub fn rule(facts: &RecoveryFacts) -> Rule {
     if facts.abandon_requested {
-        return Verdict::Abandon;
+        return Rule::AbandonRequested;
     }
     match facts.disposition {
-        Disposition::ExternallyOwned => return Verdict::Leave,
+        Disposition::ExternallyOwned => return Rule::ExternallyOwned,
         Disposition::OwnerBound if facts.started => return owner_bound(facts),
         Disposition::OwnerBound | Disposition::Rerunnable => {}
     }
     match facts.doubt {
         // Sent again with the same key, but no more often than any other work is tried.
         Doubt::None | Doubt::AllNative => {}
-        Doubt::AllLookup => return Verdict::Reconcile,
-        Doubt::Some => return Verdict::Quarantine,
+        Doubt::AllLookup => return Rule::LookUpFirst,
+        Doubt::Some => return Rule::InDoubt,
     }
     if facts.lapses >= POISON {
-        Verdict::Quarantine
+        Rule::Poison
     } else if facts.failures >= facts.max_attempts {
-        Verdict::Fail
-    } else if facts.started && facts.has_checkpoint {
-        Verdict::Resume
+        Rule::Exhausted
+    } else if !facts.started {
+        Rule::NeverStarted
+    } else if facts.has_checkpoint {
+        Rule::Checkpoint
     } else {
-        // Never started: the first execution is not a repeat. Started: it is declared rerunnable.
-        Verdict::Retry
+        Rule::Rerunnable
     }
 }
 
 /// An expired lease alone never ends started owner-bound work: only proof of death, or its own declaration.
-fn owner_bound(facts: &RecoveryFacts) -> Verdict {
+fn owner_bound(facts: &RecoveryFacts) -> Rule {
     match (facts.grade, facts.on_expiry, facts.doubt) {
-        (Grade::Dead, _, _) => Verdict::Abandon,
-        (_, OnExpiry::Timeout, Doubt::None) => Verdict::TimeOut,
-        (Grade::Alive | Grade::Suspended | Grade::Silent, _, _) => Verdict::Leave,
+        (Grade::Dead, _, _) => Rule::OwnerDead,
+        (_, OnExpiry::Timeout, Doubt::None) => Rule::DeclaredTimeout,
+        (Grade::Alive | Grade::Suspended | Grade::Silent, _, _) => Rule::OwnerMayReturn,
     }
 }
 

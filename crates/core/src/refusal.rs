@@ -32,6 +32,8 @@ pub enum Code {
     Terminal,
     /// The cancel deadline passed: renewals are refused.
     CancelDeadline,
+    /// The holder renews and shows no progress: such renewals are refused.
+    Spinning,
     /// A cancel of the work item was requested: it dispatches nothing new.
     CancelRequested,
     /// A success needs a result, a reference to one, or `no_output`.
@@ -62,6 +64,8 @@ pub enum Code {
     NoLongerRetained,
     /// The work item has changed since the event that the caller has seen.
     StateChanged,
+    /// The recovery plan no longer describes the ledger: compute it again.
+    PlanStale,
     /// The policy changed after it was evaluated: evaluate again.
     PolicyStale,
     /// The policy does not allow it.
@@ -116,7 +120,7 @@ pub enum Retryable {
 }
 
 impl Code {
-    pub const ALL: [Code; 49] = [
+    pub const ALL: [Code; 51] = [
         Code::Invalid,
         Code::PayloadRefused,
         Code::UnknownSource,
@@ -130,6 +134,7 @@ impl Code {
         Code::IllegalState,
         Code::Terminal,
         Code::CancelDeadline,
+        Code::Spinning,
         Code::CancelRequested,
         Code::ResultMissing,
         Code::StepMismatch,
@@ -145,6 +150,7 @@ impl Code {
         Code::AnswerMismatch,
         Code::NoLongerRetained,
         Code::StateChanged,
+        Code::PlanStale,
         Code::PolicyStale,
         Code::PolicyDenied,
         Code::ApprovalRequired,
@@ -193,6 +199,7 @@ impl Code {
             | Code::LeaseLost
             | Code::Terminal
             | Code::CancelDeadline
+            | Code::Spinning
             | Code::CancelRequested
             | Code::ResultMissing
             | Code::StepMismatch
@@ -206,6 +213,7 @@ impl Code {
             | Code::AnswerMismatch
             | Code::NoLongerRetained
             | Code::StateChanged
+            | Code::PlanStale
             | Code::PolicyDenied
             | Code::AlreadySucceeded
             | Code::Superseded
@@ -238,6 +246,7 @@ impl Code {
             Code::IllegalState => "illegal_state",
             Code::Terminal => "terminal",
             Code::CancelDeadline => "cancel_deadline",
+            Code::Spinning => "spinning",
             Code::CancelRequested => "cancel_requested",
             Code::ResultMissing => "result_missing",
             Code::StepMismatch => "step_mismatch",
@@ -252,6 +261,7 @@ impl Code {
             Code::AnswerMismatch => "answer_mismatch",
             Code::NoLongerRetained => "no_longer_retained",
             Code::StateChanged => "state_changed",
+            Code::PlanStale => "plan_stale",
             Code::PolicyStale => "policy_stale",
             Code::PolicyDenied => "policy_denied",
             Code::ApprovalRequired => "approval_required",

@@ -2,40 +2,75 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The state of a work item. The numbers are stored; they never change meaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-pub enum State {
-    Queued = 0,
-    Running = 1,
-    #[serde(alias = "waiting_on_user")]
-    WaitingUser = 2,
-    #[serde(alias = "waiting_on_approval")]
-    WaitingApproval = 3,
-    #[serde(alias = "waiting_on_auth")]
-    WaitingAuth = 4,
-    #[serde(alias = "waiting_on_tool")]
-    WaitingTool = 5,
-    #[serde(alias = "waiting_on_external")]
-    WaitingExternal = 6,
-    RetryScheduled = 7,
-    /// It is not known whether its holder is alive. It has not failed.
-    Stalled = 8,
-    CancelRequested = 9,
-    /// A person must decide.
-    Quarantined = 10,
-    #[serde(alias = "done")]
-    Succeeded = 11,
-    CompletedWithWarnings = 12,
-    Failed = 13,
-    #[serde(alias = "timeout")]
-    TimedOut = 14,
-    #[serde(alias = "canceled")]
-    Cancelled = 15,
-    /// Its outcome cannot be known.
-    Abandoned = 16,
+/// Writes the enum [`State`] and everything that holds for each state by itself, from one row per state.
+macro_rules! states {
+    ($($variant:ident = $code:literal, $name:tt $(| $alias:tt)*, $meaning:tt;)*) => {
+        /// The state of a work item. The numbers are stored; they never change meaning.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[repr(u8)]
+        pub enum State {
+            $(#[doc = $meaning] #[serde(rename = $name $(, alias = $alias)*)] $variant = $code,)*
+        }
+
+        use State::{$($variant),*};
+
+        impl State {
+            /// Every state, in the order of the numbers.
+            pub const ALL: [State; [$($code),*].len()] = [$($variant),*];
+
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $($variant => $name,)*
+                }
+            }
+
+            /// The meaning of the state, for `docs/state_machine.md`.
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $($variant => $meaning,)*
+                }
+            }
+        }
+    };
 }
+
+// The stored number, the name, other runtimes' names for it, the meaning. A new state gets the next number.
+states! {
+    Queued = 0, "queued", "ready to be claimed";
+    Running = 1, "running", "a worker holds it under a lease";
+    WaitingUser = 2, "waiting_user" | "waiting_on_user", "paused until a user answers";
+    WaitingApproval = 3, "waiting_approval" | "waiting_on_approval", "paused until a person approves";
+    WaitingAuth = 4, "waiting_auth" | "waiting_on_auth", "paused until an account is connected again";
+    WaitingTool = 5, "waiting_tool" | "waiting_on_tool", "paused until a tool reports";
+    WaitingExternal = 6, "waiting_external" | "waiting_on_external",
+        "paused until an external system reports, or owned externally";
+    RetryScheduled = 7, "retry_scheduled", "failed; queued again at a known time";
+    Stalled = 8, "stalled", "it is not known whether its holder is alive; not failed";
+    CancelRequested = 9, "cancel_requested", "its holder was asked to stop";
+    Quarantined = 10, "quarantined", "set aside until a person decides";
+    Succeeded = 11, "succeeded" | "done", "succeeded, with its output or a declaration that there is none";
+    CompletedWithWarnings = 12, "completed_with_warnings", "succeeded, with warnings";
+    Failed = 13, "failed", "failed, with its error";
+    TimedOut = 14, "timed_out" | "timeout", "ended by a declared deadline";
+    Cancelled = 15, "cancelled" | "canceled", "ended because a cancel was requested";
+    Abandoned = 16, "abandoned", "given up: its outcome cannot be known";
+}
+
+/// Lists the waiting states once: as a constant, and as the pattern `waiting!()` for matches over states.
+macro_rules! waiting_states {
+    ($($state:ident),*) => {
+        /// Every waiting state, in the order of precedence when several waits are open.
+        pub const WAITING: [State; [$(State::$state),*].len()] = [$(State::$state),*];
+
+        /// A pattern: any of [`WAITING`].
+        macro_rules! waiting {
+            () => { $($crate::State::$state)|* };
+        }
+        pub(crate) use waiting;
+    };
+}
+
+waiting_states!(WaitingApproval, WaitingAuth, WaitingUser, WaitingTool, WaitingExternal);
 
 /// The group that a state belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -62,15 +97,6 @@ impl Phase {
         }
     }
 }
-
-use State::{
-    Abandoned, CancelRequested, Cancelled, CompletedWithWarnings, Failed, Quarantined, Queued,
-    RetryScheduled, Running, Stalled, Succeeded, TimedOut, WaitingApproval, WaitingAuth, WaitingExternal,
-    WaitingTool, WaitingUser,
-};
-
-/// Every waiting state, in the order of precedence when several waits are open.
-pub const WAITING: [State; 5] = [WaitingApproval, WaitingAuth, WaitingUser, WaitingTool, WaitingExternal];
 
 /// One row of the table: from these states, to these, and why.
 pub struct Moves {
@@ -159,15 +185,17 @@ const fn has(states: &[State], state: State) -> bool {
     false
 }
 
-const fn masks() -> [u32; 17] {
-    let mut masks = [0u32; 17];
+const STATES: usize = State::ALL.len();
+
+const fn masks() -> [u32; STATES] {
+    let mut masks = [0u32; STATES];
     let mut from = 0;
-    while from < 17 {
+    while from < STATES {
         let mut row = 0;
         while row < TABLE.len() {
             if has(TABLE[row].from, State::ALL[from]) {
                 let mut to = 0;
-                while to < 17 {
+                while to < STATES {
                     if has(TABLE[row].to, State::ALL[to]) {
                         masks[from] |= 1 << to;
                     }
@@ -181,29 +209,9 @@ const fn masks() -> [u32; 17] {
     masks
 }
 
-const LEGAL: [u32; 17] = masks();
+const LEGAL: [u32; STATES] = masks();
 
 impl State {
-    pub const ALL: [State; 17] = [
-        Queued,
-        Running,
-        WaitingUser,
-        WaitingApproval,
-        WaitingAuth,
-        WaitingTool,
-        WaitingExternal,
-        RetryScheduled,
-        Stalled,
-        CancelRequested,
-        Quarantined,
-        Succeeded,
-        CompletedWithWarnings,
-        Failed,
-        TimedOut,
-        Cancelled,
-        Abandoned,
-    ];
-
     /// The stored number.
     pub const fn code(self) -> u8 {
         self as u8
@@ -213,33 +221,11 @@ impl State {
         State::ALL.get(usize::from(code)).copied()
     }
 
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Queued => "queued",
-            Running => "running",
-            WaitingUser => "waiting_user",
-            WaitingApproval => "waiting_approval",
-            WaitingAuth => "waiting_auth",
-            WaitingTool => "waiting_tool",
-            WaitingExternal => "waiting_external",
-            RetryScheduled => "retry_scheduled",
-            Stalled => "stalled",
-            CancelRequested => "cancel_requested",
-            Quarantined => "quarantined",
-            Succeeded => "succeeded",
-            CompletedWithWarnings => "completed_with_warnings",
-            Failed => "failed",
-            TimedOut => "timed_out",
-            Cancelled => "cancelled",
-            Abandoned => "abandoned",
-        }
-    }
-
     pub const fn phase(self) -> Phase {
         match self {
             Queued | RetryScheduled => Phase::Pending,
             Running | CancelRequested => Phase::Active,
-            WaitingUser | WaitingApproval | WaitingAuth | WaitingTool | WaitingExternal => Phase::Waiting,
+            waiting!() => Phase::Waiting,
             Stalled | Quarantined => Phase::Stuck,
             Succeeded | CompletedWithWarnings | Failed | TimedOut | Cancelled | Abandoned => Phase::Terminal,
         }
@@ -300,7 +286,7 @@ mod tests {
             assert_eq!(State::from_code(state.code()), Some(state));
             assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
         }
-        assert_eq!(State::from_code(17), None);
+        assert_eq!(State::from_code(STATES as u8), None);
         for phase in Phase::ALL {
             assert_eq!(serde_json::to_value(phase).unwrap(), phase.as_str());
         }

@@ -3,7 +3,7 @@
 
 use std::{env, fs, path::Path};
 
-use tenure_core::state_machine;
+use tenure_core::{State, state_machine};
 
 #[test]
 fn the_committed_page_is_the_table() {
@@ -18,4 +18,12 @@ fn the_committed_page_is_the_table() {
         "docs/state_machine.md differs from the table. Rewrite it with `UPDATE_DOCS=1 cargo test -p \
          tenure-core --test state_machine`, and commit it."
     );
+}
+
+#[test]
+fn the_guide_has_every_state() {
+    let guide = include_str!("../../../docs/states.md");
+    for state in State::ALL {
+        assert!(guide.contains(&format!("`{state}`")), "docs/states.md has no row for `{state}`: add one");
+    }
 }

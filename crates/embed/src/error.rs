@@ -18,3 +18,8 @@ pub enum OpenError {
 #[derive(Debug, thiserror::Error)]
 #[error("the ledger was not closed in order: {0}")]
 pub struct CloseError(#[source] pub(crate) tenure_store::Error);
+
+/// A row of the intake table cannot ask for this work item, for example because it is to be claimed too.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct IntakeError(#[source] pub(crate) tenure_store::Error);

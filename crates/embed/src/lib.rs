@@ -19,9 +19,10 @@ use tenure_api::Client;
 use tenure_server::Server;
 
 pub use builder::Builder;
-pub use error::{CloseError, OpenError};
+pub use error::{CloseError, IntakeError, OpenError};
 pub use tenure_api::{client, wire, worker};
 pub use tenure_server::{ConfigError, StartError};
+pub use tenure_store::IntakeInsert;
 
 /// An open ledger. It dereferences to a [`Client`]: `tenure.ingest(…)`, `tenure.explain(…)`.
 pub struct Tenure {
@@ -50,6 +51,13 @@ impl Tenure {
     /// A client that calls with an access token of this ledger: for example that of a person who approves.
     pub fn with_token(&self, token: &str) -> Client {
         Client::in_process(self.server.router(), Some(token))
+    }
+
+    /// A row for the intake table of this ledger, which asks for this work item. The program inserts it with its
+    /// own connection to the same database, in the transaction that changes its own tables: if that commits, the
+    /// ledger records the work item.
+    pub fn intake_insert(&self, work: wire::Ingest) -> Result<IntakeInsert, IntakeError> {
+        self.server.intake_insert(work).map_err(IntakeError)
     }
 
     /// Ends the background tasks, calls of the relay included, and closes the ledger. Stop worker loops

@@ -8,7 +8,7 @@ use std::{
 };
 
 use tenure_api::wire::{Alert, Timestamp};
-use tenure_core::{Millis, State};
+use tenure_core::{Millis, State, Work};
 use tenure_store::{CounterSnapshot, Damaged, Error, Gauges, Health, IntakeTable, Ledger, SourceGauges};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -80,6 +80,7 @@ impl Watcher {
         crossed.extend(faults(&health, &gauges, &self.ledger.stats()));
         crossed.extend(self.ledger.intake_table().await.ok().and_then(rejected_rows));
         crossed.extend(self.anchors.failing().map(unexported_anchor));
+        crossed.extend(self.ledger.to_tell().await.map(|works| told(&works)).unwrap_or_default());
         let standing = crossed.len();
         self.metrics.set_alerts(crossed.iter().map(|((name, _), _)| (*name).to_owned()));
         let fresh = self.alerts.update(crossed);
@@ -100,6 +101,41 @@ impl Watcher {
             }
         }
     }
+}
+
+/// Work items of sources and kinds that ask for an alert: spinning ones, and stalled ones.
+fn told(works: &[Work]) -> Vec<(Key, Alert)> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as Millis);
+    let mut groups: BTreeMap<(&'static str, String), Vec<&Work>> = BTreeMap::new();
+    for work in works {
+        let name = if work.state == State::Stalled { "stalled_page" } else { "spinning" };
+        let source = format!("{}/{}", work.spec.source.system, work.spec.kind);
+        groups.entry((name, source)).or_default().push(work);
+    }
+    let mut largest: Vec<_> = groups.into_iter().collect();
+    largest.sort_by_key(|(_, works)| std::cmp::Reverse(works.len()));
+    largest.truncate(SOURCES);
+    let alert = |((name, source), works): ((&'static str, String), Vec<&Work>)| {
+        let ids: Vec<String> = works.iter().take(NAMED).map(|work| work.id.to_string()).collect();
+        let (count, ids) = (works.len(), ids.join(", "));
+        let message = match name {
+            "spinning" => format!(
+                "{count} holders of {source} renew and show no progress: {ids}. Look at them: `tenure stuck`."
+            ),
+            _ => format!("{count} work items of {source} are stalled: {ids}. Look at them: `tenure stuck`."),
+        };
+        let alert = Alert {
+            name: name.to_owned(),
+            message,
+            value: count as u64,
+            threshold: 0,
+            since: Timestamp(now),
+            tenant: None,
+            source: Some(source.clone()),
+        };
+        ((name, Some(source)), alert)
+    };
+    largest.into_iter().map(alert).collect()
 }
 
 /// Rows of the intake table that were set aside: no work item comes of them until somebody looks.

@@ -78,8 +78,8 @@ impl Activity {
     /// When the connection counts as idle. Activity moves it on; only an unread response brings it closer.
     fn until(&self) -> Instant {
         let seen = self.seen();
-        let patience = if seen.unread > 0 { UNREAD } else { IDLE };
-        seen.last.map_or(self.opened + FIRST_CALL, |last| last + patience)
+        let limit = if seen.unread > 0 { UNREAD } else { IDLE };
+        seen.last.map_or(self.opened + FIRST_CALL, |last| last + limit)
     }
 }
 

@@ -3,14 +3,17 @@
 use std::{future::Future, io, net::TcpListener, sync::Arc};
 
 use axum::{Extension, Router};
-use tenure_store::{Error, Ledger, Options, Scheduler, Sweeper, SystemClock, aside_with_stack, fair::Fair};
+use tenure_api::wire as w;
+use tenure_store::{
+    Error, IntakeInsert, Ledger, Options, Scheduler, Sweeper, SystemClock, aside_with_stack, fair::Fair,
+};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     alerts::{Alerts, Watcher},
     anchors::{AnchorExporter, AnchorExports},
-    auth::{AdminToken, Auth, FirstStart, FirstStartError, InProcess},
+    auth::{AdminToken, Auth, DEFAULT_TENANT, FirstStart, FirstStartError, InProcess},
     config::{Config, ConfigError, Database, Live, is_readable_by_all},
     evaluator::Evaluator,
     executor::Outbound,
@@ -20,6 +23,7 @@ use crate::{
     metrics::Metrics,
     reconciler::Reconciler,
     relay::Relay,
+    wire,
 };
 
 /// Claims that look at the queue at once, in total and for one tenant: a tenant that claims endlessly delays
@@ -32,6 +36,7 @@ const RELOAD_STACK: usize = 16 * 1024 * 1024;
 
 /// Why the daemon did not start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     #[error(transparent)]
     Ledger(#[from] Error),
@@ -43,11 +48,12 @@ pub enum StartError {
     )]
     Readable(String),
     #[error("the socket cannot be served: {0}. With TLS, check tls.cert and tls.key: both are PEM files")]
-    Socket(io::Error),
+    Socket(#[source] io::Error),
 }
 
 /// Why the configuration was not changed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReloadError {
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -174,6 +180,14 @@ impl Server {
     pub fn in_process(&self, name: &str) -> Result<Router, Error> {
         let caller = InProcess::new(self.ledger(), name)?;
         Ok(self.router().layer(Extension(caller)))
+    }
+
+    /// The row of the intake table that asks for this work item, for an application that inserts it in its own
+    /// transaction. Its retry policy is completed from the configuration of its source.
+    pub fn intake_insert(&self, new: w::Ingest) -> Result<IntakeInsert, Error> {
+        let tenant = new.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.to_owned());
+        let policy = self.app.live.borrow().sources.get(&new.source.system).map(|source| source.policy);
+        IntakeInsert::try_from(&wire::new_work(new, tenant, &policy.unwrap_or_default())?)
     }
 
     /// Changes the configuration of a running daemon.

@@ -210,12 +210,12 @@ impl Batch {
         works.into_iter().map(|work| work.id).collect()
     }
 
-    /// One work item of each lane that occurs here.
+    /// The specification of one work item for each queue of these work items.
     #[cfg(feature = "sqlite")]
-    pub fn lanes(&self, works: &[WorkId]) -> Vec<Arc<tenure_core::model::Spec>> {
+    pub fn queues(&self, works: &[WorkId]) -> Vec<Arc<tenure_core::model::Spec>> {
         let specs = works.iter().filter_map(|id| self.records.works.get(id)).map(|work| &work.spec);
-        let lanes: BTreeMap<_, _> =
+        let queues: BTreeMap<_, _> =
             specs.map(|spec| ((&spec.tenant, &spec.kind, &spec.source.system), spec)).collect();
-        lanes.into_values().cloned().collect()
+        queues.into_values().cloned().collect()
     }
 }

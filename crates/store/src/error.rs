@@ -32,13 +32,11 @@ pub enum Error {
     #[error(
         "the database is not available: {0}. Nothing was written: retry the same request. If the error persists, check that the database runs and that the daemon has its address"
     )]
-    /// The database cannot be reached; nothing was done.
     Unavailable(String),
     /// A read on behalf of a tenant exceeded its time limit and was stopped.
     #[error(
         "the read took longer than {} s and was stopped. Read less at a time: use a narrower filter or a smaller limit", READ_WITHIN.as_secs()
     )]
-    /// A read took too long and was given up.
     ReadTimeout,
     /// The commit was sent and no response came: it may or may not be committed.
     #[error("the outcome is unknown: {0}. Retry the same action: it is idempotent")]
@@ -47,7 +45,6 @@ pub enum Error {
     #[error(
         "writing has stopped: {0}. Nothing of this request was written. Check the disk, and retry the same request once writing has resumed"
     )]
-    /// The store has stopped writing.
     Stopped(String),
     /// The settings of the database do not make commits durable. Checked at the start.
     #[error("the database is not durable enough: {0}")]

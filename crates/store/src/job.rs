@@ -12,8 +12,8 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{Error, fair::Turn, ledger::LedgerReply};
 
-/// The limit on lanes of one tenant that a claim reads. A lane is everything ready of one tenant, kind and
-/// source system. A tenant with more lanes has to name kinds in its claims.
+/// The maximum number of queues of one tenant that a claim reads. A queue is the claimable work items of one
+/// tenant, kind and source system. A tenant with more queues has to name kinds in its claims.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) const QUEUES_MAX: usize = 1_000;
 

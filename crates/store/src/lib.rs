@@ -75,9 +75,10 @@ pub use intake::IntakeChange;
 pub use intake_table::{IntakeInsert, IntakeTable};
 pub use intake_worker::{IntakeLook, IntakeWorker};
 pub use ledger::{
-    AtRisk, Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Erased, Health, Ingested, LeaseRef,
-    Ledger, LedgerReply, NewWait, NewWork, Options, PastPage, PastWork, Reserved, Resolved, Sending, Waiting,
-    WorkerView, Workers, new_worker,
+    AppliedPlan, ApplyPlan, AtRisk, Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Erased, Health,
+    IdleClaim, Ingested, LeaseRef, Ledger, LedgerReply, NewWait, NewWork, Options, PLAN_MAX, PastPage,
+    PastWork, PlanFilter, PlanOverride, PlannedRecovery, RecoveryPlan, Reserved, Resolved, RowOutcome,
+    Sending, StuckReport, Waiting, WorkerView, Workers, new_worker,
 };
 pub use listed::{EventKey, Listed, Unreadable};
 pub use process::here as local_process;

@@ -60,42 +60,116 @@ impl WorkFilter {
         Some(State::ALL.into_iter().filter(wanted).collect())
     }
 
+    /// The filters on one text, one row for each.
+    fn texts(&self) -> [TextFilter<'_>; 6] {
+        [
+            TextFilter {
+                field: "system",
+                column: "system",
+                wanted: self.system.as_deref(),
+                of: |work| Some(&work.spec.source.system),
+            },
+            TextFilter {
+                field: "source_id",
+                column: "source_id",
+                wanted: self.source_id.as_deref(),
+                of: |work| Some(&work.spec.source.id),
+            },
+            TextFilter {
+                field: "kind",
+                column: "kind",
+                wanted: self.kind.as_deref(),
+                of: |work| Some(&work.spec.kind),
+            },
+            TextFilter {
+                field: "workflow",
+                column: "workflow_id",
+                wanted: self.workflow.as_deref(),
+                of: |work| work.spec.workflow.as_ref().map(|workflow| workflow.id.as_str()),
+            },
+            TextFilter {
+                field: "session",
+                column: "session",
+                wanted: self.session.as_deref(),
+                of: |work| work.spec.session.as_deref(),
+            },
+            TextFilter {
+                field: "owner",
+                column: "owner",
+                wanted: self.owner.as_deref(),
+                of: |work| work.body.holder.as_ref().map(|holder| holder.id.as_str()),
+            },
+        ]
+    }
+
+    /// [`WorkFilter::matches`] as conditions on single columns, for the SQL of every store. Each store adds what
+    /// is more than that: tenants, kinds that the reader may see, states, the correlation id.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    pub(crate) fn conditions(&self) -> Vec<Condition<'_>> {
+        let texts = self.texts().into_iter().filter_map(|text| Some((text.column, "=", text.wanted?)));
+        let texts = texts.map(|(column, is, wanted)| (column, is, Wanted::Text(wanted)));
+        let parent = self.parent.map(|parent| ("parent", "=", Wanted::Work(parent)));
+        let times = [
+            ("created_at", ">", self.created_after),
+            ("created_at", "<", self.created_before),
+            ("due_at", "<", self.due_before),
+        ];
+        let times = times.into_iter().filter_map(|(column, is, at)| Some((column, is, Wanted::Time(at?))));
+        let all = texts.chain(parent).chain(times);
+        all.map(|(column, is, wanted)| Condition { column, is, wanted }).collect()
+    }
+
     /// Refuses text that no work item can have and that a database may not accept.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         check_tenants(self.tenants.as_ref())?;
-        for (field, value) in [
-            ("system", &self.system),
-            ("source_id", &self.source_id),
-            ("kind", &self.kind),
-            ("workflow", &self.workflow),
-            ("session", &self.session),
-            ("owner", &self.owner),
-            ("correlation_id", &self.correlation_id),
-        ] {
-            value.iter().try_for_each(|value| limits::reference(field, value))?;
+        for TextFilter { field, wanted, .. } in self.texts() {
+            wanted.map_or(Ok(()), |wanted| limits::reference(field, wanted))?;
         }
-        Ok(())
+        self.correlation_id.iter().try_for_each(|id| limits::reference("correlation_id", id))
     }
 
     /// The reference definition of the filter: the SQL of every store must select the same.
     pub fn matches(&self, work: &Work) -> bool {
-        let same = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|w| w == value);
         let spec = &work.spec;
         self.tenants.as_ref().is_none_or(|tenants| tenants.allow(&spec.tenant))
             && self.admitted().is_none_or(|states| states.contains(&work.state))
-            && same(&self.system, &spec.source.system)
-            && same(&self.source_id, &spec.source.id)
-            && same(&self.kind, &spec.kind)
+            && self.texts().iter().all(|text| text.wanted.is_none() || text.wanted == (text.of)(work))
             && self.kinds.allow(&spec.kind)
-            && same(&self.correlation_id, &spec.correlation_id)
-            && self.workflow.as_ref().is_none_or(|w| spec.workflow.as_ref().is_some_and(|f| f.id == *w))
-            && self.session.as_ref().is_none_or(|s| spec.session.as_ref() == Some(s))
-            && self.owner.as_ref().is_none_or(|o| work.body.holder.as_ref().is_some_and(|h| h.id == *o))
+            && self.correlation_id.as_ref().is_none_or(|id| *id == spec.correlation_id)
             && self.parent.is_none_or(|parent| spec.parent == Some(parent))
             && self.created_after.is_none_or(|at| spec.created_at > at)
             && self.created_before.is_none_or(|at| spec.created_at < at)
             && self.due_before.is_none_or(|at| work.due_at.is_some_and(|due| due < at))
     }
+}
+
+/// A filter on one text of a work item.
+struct TextFilter<'a> {
+    /// Its name in a refusal.
+    field: &'static str,
+    /// The column of the table `work`.
+    #[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code))]
+    column: &'static str,
+    wanted: Option<&'a str>,
+    /// The text of a work item.
+    of: fn(&Work) -> Option<&str>,
+}
+
+/// A condition on a column of the table `work`.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) struct Condition<'a> {
+    pub column: &'static str,
+    /// The comparison, as SQL writes it.
+    pub is: &'static str,
+    pub wanted: Wanted<'a>,
+}
+
+/// The value that a column is compared with.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) enum Wanted<'a> {
+    Text(&'a str),
+    Time(Millis),
+    Work(WorkId),
 }
 
 /// Selects waits.

@@ -262,7 +262,7 @@ const fn code(of_commands: bool, name: &[u8]) -> u32 {
         }
         next += 1;
     }
-    panic!("a name in SQL is that of no state")
+    panic!("between braces in SQL is a name that is neither a state nor a set in store/src/states.rs")
 }
 
 const fn fill<const N: usize>(text: &str) -> Writer<N> {

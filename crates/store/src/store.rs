@@ -1,4 +1,4 @@
-//! What a store must do. Everything that changes anything goes through [`Store::send`].
+//! The interface of a store. Every change goes through [`Store::send`].
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -37,7 +37,7 @@ use crate::{
 
 pub(crate) type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// A whole ledger: how it is written to, and the sum of what can be read and kept, one trait for each noun.
+/// A whole ledger: its write path, and the sum of its queries and small tables, one trait for each noun.
 pub(crate) trait Store:
     WorkStore
     + EventStore
@@ -52,6 +52,7 @@ pub(crate) trait Store:
     + RetentionStore
     + CheckStore
     + GaugeStore
+    + StuckStore
     + DiagnosisStore
     + BackupStore
     + Send
@@ -63,47 +64,47 @@ pub(crate) trait Store:
 
     fn counters(&self) -> &Counters;
 
-    /// What cannot be read, and is passed over.
+    /// Stored data that cannot be read and is skipped.
     fn damaged(&self) -> &DamagedSet;
 
-    /// Why nothing is written now.
+    /// Why writing has stopped, if it has.
     fn stopped(&self) -> Option<Stop> {
         None
     }
 
-    /// Why the write-ahead log is no longer moved into the file, if this process moves it.
+    /// Why checkpoints fail, if this process makes them.
     fn checkpoint_failure(&self) -> Option<CheckpointFailure> {
         None
     }
 
-    /// How many submissions wait for a group.
+    /// The number of submissions in the queue.
     fn queued(&self) -> usize;
 
-    /// Jumps of the clock that were noticed, and how far ahead of the clock the ledger's time is.
+    /// The number of clock jumps that were noticed, and how far the ledger's time is ahead of the clock.
     fn clock(&self) -> (u64, Millis);
 
-    /// Queues a submission; it is answered when its group has committed.
+    /// Queues a submission. Its reply comes after the commit of its group.
     fn send(&self, job: Job);
 
     /// The store's clock.
     fn now(&self) -> StoreFuture<'_, Millis>;
 
-    /// What groups are decided under.
+    /// The settings under which groups are decided.
     fn ledger_settings(&self) -> &LedgerSettings;
 
-    /// Finishes what is queued and refuses what comes after.
+    /// Finishes the queued submissions and refuses later ones.
     fn close(&self) -> StoreFuture<'_, ()>;
 }
 
 /// Work items, with their steps and attempts.
 pub(crate) trait WorkStore {
-    /// Works by id; those that do not exist are left out.
+    /// Work items by id. Ids that do not exist are left out.
     fn works<'a>(&'a self, ids: &'a [WorkId]) -> StoreFuture<'a, Listed<Work, WorkId>>;
 
-    /// The ids of all works, newest first, below `before`: also of those that cannot be read.
+    /// The ids of all work items below `before`, newest first, including those that cannot be read.
     fn ids(&self, before: Option<WorkId>, limit: usize) -> StoreFuture<'_, Vec<WorkId>>;
 
-    /// The ids of these tenants' works in a range, both ends included.
+    /// The ids of these tenants' work items in a range, both ends included.
     fn between<'a>(
         &'a self,
         first: WorkId,
@@ -112,10 +113,10 @@ pub(crate) trait WorkStore {
         limit: usize,
     ) -> StoreFuture<'a, Vec<WorkId>>;
 
-    /// The tenant of each work; those that do not exist are left out.
+    /// The tenant of each work item. Ids that do not exist are left out.
     fn tenants_of<'a>(&'a self, ids: &'a [WorkId]) -> StoreFuture<'a, HashMap<WorkId, String>>;
 
-    /// Matching works, newest id first, below `before`.
+    /// The matching work items below `before`, newest id first.
     fn list<'a>(
         &'a self,
         filter: &'a WorkFilter,
@@ -127,10 +128,10 @@ pub(crate) trait WorkStore {
 
     fn steps(&self, work: WorkId) -> StoreFuture<'_, Vec<Step>>;
 
-    /// In the order of their fences.
+    /// The attempts of a work item, by fence.
     fn attempts(&self, work: WorkId) -> StoreFuture<'_, Vec<Attempt>>;
 
-    /// Open works whose due date is `at` or earlier, earliest first, after the given (due, id).
+    /// Open work items whose due date is `at` or earlier, earliest first, after the given (due, id).
     fn due(
         &self,
         at: Millis,
@@ -138,16 +139,16 @@ pub(crate) trait WorkStore {
         limit: usize,
     ) -> StoreFuture<'_, Vec<(Millis, WorkId)>>;
 
-    /// The earliest due date of all.
+    /// The earliest due date.
     fn next_due(&self) -> StoreFuture<'_, Option<Millis>>;
 
-    /// Works with a lease that nobody found lapsed, by id, after the given one.
+    /// Work items whose lease was not found lapsed, by id, after the given one.
     fn leased(&self, after: Option<WorkId>, limit: usize) -> StoreFuture<'_, Vec<WorkId>>;
 }
 
 /// The log: the events of a work item, and the feed of all.
 pub(crate) trait EventStore {
-    /// A work's events after `seq`, in order.
+    /// The events of a work item after `seq`, in order.
     fn events(
         &self,
         work: WorkId,
@@ -155,14 +156,14 @@ pub(crate) trait EventStore {
         limit: usize,
     ) -> StoreFuture<'_, Listed<StoredEvent, EventKey>>;
 
-    /// What supports a work's events after `seq`, in order.
+    /// The evidence of a work item's events after `seq`, in order.
     fn evidence(&self, work: WorkId, after: u64) -> StoreFuture<'_, Vec<Evidence>>;
 
-    /// All events after a position, in an order in which none is ever skipped.
+    /// All events after a position, in an order in which a reader never skips one.
     fn feed(&self, after: Position, limit: usize) -> StoreFuture<'_, Listed<StoredEvent, EventKey>>;
 
-    /// The events of these tenants alone, with how far the feed was looked at. A page may be short while more follow: then
-    /// it is `full` all the same.
+    /// The events of these tenants only, and the position up to which the feed was searched. A page can be short and
+    /// still be `full`, if more events follow.
     fn feed_of<'a>(
         &'a self,
         tenants: &'a [String],
@@ -170,12 +171,12 @@ pub(crate) trait EventStore {
         limit: usize,
     ) -> StoreFuture<'a, (Listed<StoredEvent, EventKey>, Position)>;
 
-    /// Where the feed ends now: after it come only events that no reader has been shown yet.
+    /// The current end of the feed. No reader has seen an event after it.
     fn tail(&self) -> StoreFuture<'_, Position>;
 
     fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> StoreFuture<'a, Payloads>;
 
-    /// The places and hashes of all events after a position, pruned ones too, in the order of the feed.
+    /// The positions and hashes of all events after a position, pruned ones included, in the order of the feed.
     fn links(&self, after: Position, limit: usize) -> StoreFuture<'_, Vec<(Position, Digest)>>;
 }
 
@@ -188,10 +189,10 @@ pub(crate) trait WaitStore {
         limit: usize,
     ) -> StoreFuture<'a, Listed<Wait, (Millis, WaitId)>>;
 
-    /// The early answer that is kept for a tenant's reference.
+    /// The early answer that is stored for a reference of a tenant.
     fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> StoreFuture<'a, Option<Kept>>;
 
-    /// Drops early answers kept at `at` or before.
+    /// Deletes early answers that were stored at `at` or before.
     fn forget_kept(&self, at: Millis) -> StoreFuture<'_, u64>;
 
     /// Drops all early answers of a tenant.
@@ -200,16 +201,16 @@ pub(crate) trait WaitStore {
 
 /// Sessions of work items.
 pub(crate) trait SessionStore {
-    /// Who occupies a tenant's session, and who is next.
+    /// The holder of a tenant's session, and the next work item in it.
     fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> StoreFuture<'a, SessionView>;
 }
 
 /// Commands (recorded side effects).
 pub(crate) trait CommandStore {
-    /// Commands by id; those that do not exist are left out.
+    /// Commands by id. Ids that do not exist are left out.
     fn commands<'a>(&'a self, ids: &'a [CommandId]) -> StoreFuture<'a, Listed<Command, CommandId>>;
 
-    /// Matching commands, newest id first, below `before`.
+    /// The matching commands below `before`, newest id first.
     fn list_commands<'a>(
         &'a self,
         filter: &'a CommandFilter,
@@ -219,11 +220,11 @@ pub(crate) trait CommandStore {
 
     fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<CommandState, u64>>;
 
-    /// The first open command of each of these lines, in their order.
+    /// The first open command for each of these targets, in the order given.
     fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> StoreFuture<'a, Vec<Option<CommandId>>>;
 
-    /// Commands whose turn of this kind has come, but for those of some tenants, earliest first, after the given (due,
-    /// id). Of what is to be sent in order, only what nothing comes before.
+    /// Commands that are due for this duty, earliest first, after the given (due, id), without those of the tenants in
+    /// `except`. Of ordered commands, only the first one of each target.
     fn due_commands<'a>(
         &'a self,
         duty: Duty,
@@ -233,7 +234,7 @@ pub(crate) trait CommandStore {
         limit: usize,
     ) -> StoreFuture<'a, Vec<(Millis, CommandId)>>;
 
-    /// The same of these tenants' lookups alone.
+    /// The due lookups of these tenants only.
     fn due_lookups<'a>(
         &'a self,
         tenants: &'a [String],
@@ -242,22 +243,22 @@ pub(crate) trait CommandStore {
         limit: usize,
     ) -> StoreFuture<'a, Vec<(Millis, CommandId)>>;
 
-    /// The earliest turn of this kind.
+    /// The earliest due date for this duty.
     fn next_due_command(&self, duty: Duty) -> StoreFuture<'_, Option<Millis>>;
 }
 
-/// Budgets and what has been spent of them.
+/// Budgets and their counters.
 pub(crate) trait BudgetStore {
-    /// What the counters of these keys stand at; those that nobody has counted on are left out.
+    /// The counters of these keys. Keys without a counter are left out.
     fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>>;
 
-    /// All counters after a key's text, in its order.
+    /// All counters after a key, in the order of the keys' text.
     fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>>;
 }
 
-/// Credentials. A small table, away from the hot path.
+/// Credentials: a small table that the write path does not use.
 pub(crate) trait CredentialStore {
-    /// Keeps a credential, unless its hash is there already or there are too many.
+    /// Adds a credential, unless its hash exists already or there are too many.
     fn add_credential<'a>(&'a self, credential: &'a Credential) -> StoreFuture<'a, ()>;
 
     fn credential(&self, hash: Digest) -> StoreFuture<'_, Option<Credential>>;
@@ -269,18 +270,19 @@ pub(crate) trait CredentialStore {
         limit: usize,
     ) -> StoreFuture<'_, Listed<Credential, CredentialId>>;
 
-    /// Those of a principal, newest id first, revoked ones too.
+    /// The credentials of a principal, newest id first, revoked ones included.
     fn credentials_of(&self, principal: PrincipalId, limit: usize) -> StoreFuture<'_, Vec<Credential>>;
 
-    /// How many are not revoked: of all, or of those that are bound to some tenants and reach this one.
+    /// The number of credentials that are not revoked: of all, or of those that are bound to tenants and reach this
+    /// one.
     fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> StoreFuture<'a, u64>;
 
-    /// Those of these that were revoked.
+    /// The revoked ones among these.
     fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> StoreFuture<'a, Vec<CredentialId>>;
 
-    /// Revokes, unless it was revoked before. None: there is no such credential, or it is the last that opens
-    /// everything ([`Credential::opens_everything`]) by the scopes `keeping`. Whoever else revokes at the same
-    /// moment, in whatever process, is judged after this one, or before it.
+    /// Revokes a credential that is not revoked yet. None: it does not exist, or it is the last one that opens
+    /// everything ([`Credential::opens_everything`]) by the scopes `keeping`. Concurrent revocations, by any process,
+    /// are decided one after another.
     fn revoke_credential<'a>(
         &'a self,
         id: CredentialId,
@@ -301,7 +303,7 @@ pub(crate) trait ScheduleStore {
         limit: usize,
     ) -> StoreFuture<'a, Listed<Schedule, schedule::Key>>;
 
-    /// Those that somebody must look at by then, earliest first, but for those of some tenants.
+    /// The schedules that are due at `at`, earliest first, without those of the tenants in `except`.
     fn schedules_due<'a>(
         &'a self,
         at: Millis,
@@ -309,11 +311,11 @@ pub(crate) trait ScheduleStore {
         limit: usize,
     ) -> StoreFuture<'a, Vec<Schedule>>;
 
-    /// Saves those whose stored revision is the one before; returns them.
+    /// Saves the schedules whose stored revision is the previous one, and returns their keys.
     fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> StoreFuture<'a, Vec<schedule::Key>>;
 
-    /// The same for one, by a person: added at its first revision if there is room, deleted by that act, and never
-    /// without its trace. False: nothing was written.
+    /// Saves a person's change of one schedule, together with its record: adds it at its first revision if there is
+    /// room, or deletes it. False: nothing was written.
     fn change_schedule<'a>(
         &'a self,
         schedule: &'a Schedule,
@@ -331,7 +333,7 @@ pub(crate) trait ScheduleStore {
 
 /// Pauses of the intake.
 pub(crate) trait IntakeStore {
-    /// Pauses that stand, by tenant.
+    /// The pauses in effect, by tenant.
     fn pauses(&self) -> StoreFuture<'_, Vec<IntakeChange>>;
 
     fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> StoreFuture<'a, ()>;
@@ -342,15 +344,17 @@ pub(crate) trait IntakeStore {
 
 /// Pruning and its tombstones.
 pub(crate) trait RetentionStore {
-    /// Works that may be pruned: ended before a moment, needed by nothing open, whole identities.
+    /// Work items that may be pruned: ended before a time, not needed by an open one, and with every generation of
+    /// their identity.
     fn prunable(&self, before: Before, limit: usize) -> StoreFuture<'_, Vec<WorkId>>;
 
-    /// Deletes those of them that still may be, leaving tombstones.
+    /// Adds the record of a pruning.
     fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> StoreFuture<'a, ()>;
 
     /// Newest first.
     fn prunings(&self, limit: usize) -> StoreFuture<'_, Vec<Pruning>>;
 
+    /// Deletes the work items among these that may still be pruned, and leaves tombstones.
     fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> StoreFuture<'a, Pruned>;
 
     fn tombstone(&self, work: WorkId) -> StoreFuture<'_, Option<Tombstone>>;
@@ -359,32 +363,92 @@ pub(crate) trait RetentionStore {
     /// database's own task.
     fn overwrite_erased(&self) -> StoreFuture<'_, bool>;
 
-    /// Whether some work's log is gone.
+    /// Whether any work item was pruned.
     fn any_pruned(&self) -> StoreFuture<'_, bool>;
 }
 
-/// What `verify` reads, and the anchor that it compares with.
+/// The queries of `verify`, and the anchor that it compares with.
 pub(crate) trait CheckStore {
-    /// Faults that only the database itself can see: its own integrity check, narrow tables that
-    /// disagree with their works, rows without events. Each is a sentence.
+    /// Faults that only the database itself can find: its integrity check, narrow tables that disagree with their work
+    /// items, rows without events. Each is a sentence.
     fn self_check(&self) -> StoreFuture<'_, Vec<String>>;
 
-    /// A ledger has one from its beginning: one that is gone, or was written by somebody else, is corrupt.
+    /// The stored anchor. Every ledger has one from its creation: a missing or foreign anchor is corruption.
     fn anchor(&self) -> StoreFuture<'_, Anchor>;
 
-    /// Keeps an anchor, unless one that covers more is kept already.
+    /// Stores an anchor, unless the stored one covers more.
     fn set_anchor(&self, anchor: Anchor) -> StoreFuture<'_, ()>;
 }
 
-/// Figures of what is open.
+/// Figures for metrics.
 pub(crate) trait GaugeStore {
-    /// Figures of what is open.
+    /// Figures of the open work items and commands.
     fn gauges(&self, at: Millis) -> StoreFuture<'_, Gauges>;
 }
 
-/// What the database says of itself.
+/// Work items that may not progress. The core decides which of them do not.
+pub(crate) trait StuckStore {
+    /// Set aside, stalled, held with an expired lease or without an event since `quiet`, or with an overdue retry;
+    /// oldest first, at most so many of each state and, if tenants are named, of each of them.
+    fn suspects<'a>(
+        &'a self,
+        tenants: &'a Tenants,
+        signs: Signs,
+        limit: usize,
+    ) -> StoreFuture<'a, Listed<Work, WorkId>>;
+
+    /// The ones that can be claimed and were recorded before `signs.queued`, among so many of the oldest queued ones;
+    /// oldest first.
+    fn unclaimed<'a>(
+        &'a self,
+        tenants: &'a Tenants,
+        signs: Signs,
+        limit: usize,
+    ) -> StoreFuture<'a, Listed<Work, WorkId>>;
+
+    /// The tenants, source systems and kinds of which somebody holds a work item now.
+    fn busy_lanes<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, Vec<Lane>>;
+}
+
+/// A tenant, a source system and a kind.
+pub(crate) type Lane = (String, String, String);
+
+/// The states that a work item may be stuck in, but for queued and waiting ones.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) const SUSPECT_STATES: [State; 5] =
+    [State::Running, State::CancelRequested, State::RetryScheduled, State::Stalled, State::Quarantined];
+
+/// The signs that make a work item a suspect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signs {
+    /// Leases that expired before.
+    pub expired: Millis,
+    /// Held work items without an event since then. None: nobody judges spinning.
+    pub quiet: Option<Millis>,
+    /// Retries that were due before.
+    pub retry: Millis,
+    /// Queued work items that were recorded before.
+    pub queued: Millis,
+}
+
+impl Signs {
+    /// The reference definition of [`StuckStore::suspects`].
+    pub fn suspect(&self, work: &Work) -> bool {
+        match work.state {
+            State::Quarantined | State::Stalled => true,
+            State::Running | State::CancelRequested => {
+                work.lease.as_ref().is_some_and(|lease| lease.expires_at < self.expired)
+                    || self.quiet.is_some_and(|quiet| work.updated_at <= quiet)
+            }
+            State::RetryScheduled => work.next_retry_at.is_none_or(|at| at < self.retry),
+            _ => false,
+        }
+    }
+}
+
+/// The database's description of itself.
 pub(crate) trait DiagnosisStore {
-    /// Which database this is, whether its commits last, which schema it has.
+    /// The database software, whether its commits are durable, and the version of its schema.
     fn diagnosis(&self) -> StoreFuture<'_, Diagnosis>;
 }
 

@@ -401,7 +401,8 @@ async fn pause(ledger: &Ledger, sweep: &Sweep, most: Millis) -> Duration {
     Duration::from_millis(ms.max(1) as u64)
 }
 
-fn sighting(work: &Work) -> Option<Sighting> {
+/// What this process can see of the holder's process.
+pub(crate) fn sighting(work: &Work) -> Option<Sighting> {
     process::look(&work.body.holder.as_ref()?.liveness, work.lease.as_ref()?.fence)
 }
 

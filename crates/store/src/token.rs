@@ -3,7 +3,10 @@
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
-use tenure_core::{CommandId, Identity, Millis, WaitId, WorkId, model::Source, payload::Digest};
+use tenure_core::{
+    CommandId, Identity, Millis, WaitId, WorkId, model::Source, payload::Digest, recovery::Verdict,
+    work::plan::PlanRow,
+};
 
 /// The ledger's key: 32 random bytes, created with the ledger. Kept as an initialised MAC.
 #[derive(Clone)]
@@ -38,6 +41,17 @@ impl Key {
     /// The completion token of an externally owned work item.
     pub fn complete(&self, work: WorkId) -> String {
         self.mac(&[b"complete", work.0.as_bytes()])
+    }
+
+    /// The id of a recovery plan: the hash of its rows, under the key of this ledger. Another ledger's plan never has it.
+    pub fn plan<'a>(&self, rows: impl Iterator<Item = &'a PlanRow>) -> String {
+        let rows: Vec<String> = rows
+            .map(|row| {
+                let verdict = row.verdict.map_or("none", Verdict::as_str);
+                format!("{} {} {verdict} {}", row.work, row.seq, row.to)
+            })
+            .collect();
+        format!("p_{}", &self.mac(&[b"recovery plan", rows.join("\n").as_bytes()])[..32])
     }
 
     /// Stored instead of the hash of redacted arguments: equal for equal arguments of a tool in one work item

@@ -16,6 +16,9 @@ use tenure_store::{
 };
 use tenure_testkit::shared;
 
+/// The number of a state that only the newer version has.
+const UNKNOWN: u8 = State::ALL.len() as u8;
+
 /// Ledgers over one database, and the newer version beside them.
 struct Bed {
     ledger: Ledger,
@@ -102,6 +105,7 @@ impl Bed {
         let (prev, hash) = (self.blob(&event.prev_hash.0), self.blob(&event.hash.0));
         let at = event.at;
         let attempt = event.attempt;
+        let queued = State::Queued.code();
         let sql = if self.url.is_some() {
             format!(
                 "BEGIN; \
@@ -111,7 +115,7 @@ impl Bed {
                  FROM event WHERE work = {id}; \
                  UPDATE work SET seq = {seq}, head = {hash}, state = {to} WHERE id = {id}; \
                  UPDATE status SET state = {to} WHERE work = {id} AND state <> {to}; \
-                 DELETE FROM ready WHERE work = {id} AND {to} <> 0; COMMIT"
+                 DELETE FROM ready WHERE work = {id} AND {to} <> {queued}; COMMIT"
             )
         } else {
             format!(
@@ -234,20 +238,23 @@ async fn an_unknown_state_is_refused_for_that_work_alone(bed: Bed) {
     let (first, second) = (bed.ingested("first").await, bed.ingested("second").await);
     if bed.url.is_some() {
         bed.lift_checks().await;
-        bed.future_event(first, Some(17)).await;
+        bed.future_event(first, Some(UNKNOWN)).await;
     } else {
         // SQLite has no way to drop a CHECK: a newer version makes the table anew.
         let conn = rusqlite::Connection::open(bed.folder.path().join("ledger.db")).unwrap();
-        let lifted = "PRAGMA ignore_check_constraints = ON; DROP TRIGGER event_stays; \
-                      UPDATE event SET to_state = 17 WHERE work = (SELECT id FROM work WHERE source_id = 'first') AND seq = 2;";
+        let lifted = format!(
+            "PRAGMA ignore_check_constraints = ON; DROP TRIGGER event_stays; \
+             UPDATE event SET to_state = {UNKNOWN} WHERE work = (SELECT id FROM work WHERE source_id = 'first') AND seq = 2;"
+        );
         let trigger = "SELECT sql FROM sqlite_schema WHERE name = 'event_stays'";
         let trigger: String = conn.query_row(trigger, [], |row| row.get(0)).unwrap();
         bed.future_event(first, None).await;
-        conn.execute_batch(lifted).unwrap();
-        conn.execute_batch("UPDATE work SET state = 17 WHERE source_id = 'first'").unwrap();
+        conn.execute_batch(&lifted).unwrap();
+        conn.execute_batch(&format!("UPDATE work SET state = {UNKNOWN} WHERE source_id = 'first'")).unwrap();
         conn.execute_batch(&trigger).unwrap();
     }
-    let newer = |error: &Error| matches!(error, Error::Newer(why) if why.contains("state 17"));
+    let state = format!("state {UNKNOWN}");
+    let newer = |error: &Error| matches!(error, Error::Newer(why) if why.contains(&state));
     for ledger in [&bed.ledger, &bed.other] {
         let refused = ledger.work(first).await.unwrap_err();
         assert!(newer(&refused), "{refused}");

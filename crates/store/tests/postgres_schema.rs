@@ -13,6 +13,9 @@ use tenure_core::{
 use tenure_store::{Error, Ledger, NewWork, Options};
 use tenure_testkit::{Cluster, shared};
 
+mod named_states;
+use named_states::named;
+
 fn options() -> Options {
     Options { sweep: false, ..Options::default() }
 }
@@ -72,7 +75,7 @@ const SCHEDULE_CHANGE: &str = "INSERT INTO schedule_change (tenant, name, at, ac
 async fn refusal(url: &str, sql: &str) -> String {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
-    match client.batch_execute(sql).await {
+    match client.batch_execute(&named(sql)).await {
         Ok(()) => panic!("the database let it happen: {sql}"),
         Err(error) => error.as_db_error().map(|db| db.message().to_owned()).unwrap_or_default(),
     }
@@ -83,39 +86,48 @@ async fn the_database_refuses_what_the_rules_forbid() {
     let (url, ledger) = ledger().await;
     shared().psql(name(&url), SCHEDULE_CHANGE);
     for (sql, why) in [
-        ("UPDATE event SET to_state = 2", "only by erasure"),
+        ("UPDATE event SET to_state = {waiting_user}", "only by erasure"),
         ("UPDATE event SET payload = '{}' WHERE payload IS NOT NULL", "only by erasure"),
         ("UPDATE event SET at = at + 1", "only by erasure"),
         ("UPDATE event SET request = 7", "only by erasure"),
         ("INSERT INTO attempt_end SELECT * FROM attempt_end", "attempt_end_pkey"),
         ("DELETE FROM event", "never deleted"),
         ("TRUNCATE event", "never deleted"),
-        ("UPDATE work SET state = 0, seq = seq + 1 WHERE state = 11", "last event says"),
-        ("UPDATE work SET state = 0 WHERE state = 11", "last event says"),
+        ("UPDATE work SET state = {queued}, seq = seq + 1 WHERE state = {succeeded}", "its last event"),
+        ("UPDATE work SET state = {queued} WHERE state = {succeeded}", "its last event"),
         (
-            "UPDATE work w SET seq = e.seq, head = e.hash, state = 0, lease_fence = NULL, expires_at = NULL, \
-             renewed_at = NULL FROM event e WHERE e.work = w.id AND e.seq = 1 AND e.to_state = 0 AND w.state = 1",
-            "last event says",
+            "UPDATE work w SET seq = e.seq, head = e.hash, state = {queued}, lease_fence = NULL, expires_at = NULL, \
+             renewed_at = NULL FROM event e WHERE e.work = w.id AND e.seq = 1 AND e.to_state = {queued} AND w.state = {running}",
+            "its last event",
         ),
         (
-            "UPDATE work SET state = 10, reason = 'operator', lease_fence = NULL, expires_at = NULL, \
-          renewed_at = NULL WHERE state = 1",
-            "last event says",
+            "UPDATE work SET state = {quarantined}, reason = 'operator', lease_fence = NULL, expires_at = NULL, \
+          renewed_at = NULL WHERE state = {running}",
+            "its last event",
         ),
-        ("UPDATE work SET seq = seq + 1 WHERE state = 1", "last event says"),
+        ("UPDATE work SET seq = seq + 1 WHERE state = {running}", "its last event"),
         (
-            "UPDATE work SET state = 17, seq = seq + 1, lease_fence = NULL, expires_at = NULL, \
-             renewed_at = NULL WHERE state = 1",
+            "UPDATE work SET state = {unknown}, seq = seq + 1, lease_fence = NULL, expires_at = NULL, \
+             renewed_at = NULL WHERE state = {running}",
             "work_state",
         ),
-        ("UPDATE work SET lease_fence = NULL WHERE state = 1", "work_lease"),
-        ("UPDATE work SET open_waits = 1 WHERE state = 1", "work_waits"),
-        ("UPDATE work SET kind = 'other'", "ingested as never changes"),
+        ("UPDATE work SET lease_fence = NULL WHERE state = {running}", "work_lease"),
+        ("UPDATE work SET open_waits = 1 WHERE state = {running}", "work_waits"),
+        ("UPDATE work SET kind = 'other'", "specification of a work item never changes"),
         ("UPDATE work SET system = 'scheduler'", "work_run"),
-        ("UPDATE command SET state = 7, seq = seq + 1 WHERE state = 5", "stays so"),
-        ("UPDATE command SET state = 7 WHERE state = 0", "only by events"),
-        ("UPDATE command SET state = 7, seq = 1 WHERE state = 0", "only by events"),
-        ("UPDATE command SET state = 3, seq = seq + 1 WHERE state = 0", "command_sent"),
+        (
+            "UPDATE command SET state = {command cancelled}, seq = seq + 1 WHERE state = {command succeeded}",
+            "is final",
+        ),
+        ("UPDATE command SET state = {command cancelled} WHERE state = {command pending}", "only by events"),
+        (
+            "UPDATE command SET state = {command cancelled}, seq = 1 WHERE state = {command pending}",
+            "only by events",
+        ),
+        (
+            "UPDATE command SET state = {command dispatched}, seq = seq + 1 WHERE state = {command pending}",
+            "command_sent",
+        ),
         ("UPDATE command SET tool = 'bank'", "intent never changes"),
         ("UPDATE command SET needs_person = true", "command_person"),
         ("UPDATE budget SET spent = 0; INSERT INTO budget VALUES ('k', -1, 0)", "budget_amounts"),
@@ -132,17 +144,17 @@ async fn the_database_refuses_what_the_rules_forbid() {
         format!(
             "INSERT INTO event (epoch, txn, work, seq, at, type, from_state, to_state, actor_type, actor_id, \
              attempt, data, prev_hash, hash) SELECT 1, 1, w.id, {seq}, 0, 'progressed', {from}, {to}, \
-             'person', 'p', 1, '{{}}', {hash}, w.head FROM work w WHERE w.state = 1"
+             'person', 'p', 1, '{{}}', {hash}, w.head FROM work w WHERE w.state = {{running}}"
         )
     };
     for (sql, why) in [
         // A gap, a predecessor in another state, another predecessor, a move outside the table.
-        (event("w.seq + 2", "1", "1", "w.head"), "does not follow"),
-        (event("w.seq + 1", "9", "9", "w.head"), "does not follow"),
-        (event("w.seq + 1", "1", "1", "decode('00', 'hex')"), "does not follow"),
-        (event("w.seq + 1", "1", "15", "w.head"), "event_move"),
-        (event("w.seq + 1", "NULL", "1", "w.head"), "event_birth"),
-        (event("w.seq", "1", "1", "w.head"), "event_seq"),
+        (event("w.seq + 2", "{running}", "{running}", "w.head"), "does not follow"),
+        (event("w.seq + 1", "{cancel_requested}", "{cancel_requested}", "w.head"), "does not follow"),
+        (event("w.seq + 1", "{running}", "{running}", "decode('00', 'hex')"), "does not follow"),
+        (event("w.seq + 1", "{running}", "{cancelled}", "w.head"), "event_move"),
+        (event("w.seq + 1", "NULL", "{running}", "w.head"), "event_birth"),
+        (event("w.seq", "{running}", "{running}", "w.head"), "event_seq"),
     ] {
         let told = refusal(&url, &sql).await;
         assert!(told.contains(why), "{sql}: {told}");
@@ -185,7 +197,7 @@ async fn a_session_has_one_holder_whatever_happens() {
     let told = refusal(
         &url,
         "INSERT INTO status SELECT gen_random_uuid(), NULL, 0, s, 'default', 'chat' \
-         FROM unnest('{1,8}'::smallint[]) s",
+         FROM unnest('{{running},{stalled}}'::smallint[]) s",
     )
     .await;
     assert!(told.contains("status_holder"), "{told}");

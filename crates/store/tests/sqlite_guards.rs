@@ -18,6 +18,9 @@ use tenure_store::{
     },
 };
 
+mod named_states;
+use named_states::named;
+
 /// A closed ledger with one work in each of the states queued, running and succeeded.
 struct Stored {
     _folder: TempDir,
@@ -72,7 +75,8 @@ impl Stored {
     fn refuses(&self, sql: &str, work: WorkId, why: &str) {
         let conn = self.open();
         let before = everything(&conn);
-        let error = conn.execute(sql, [work.0.as_bytes()]).expect_err(sql).to_string();
+        let sql = named(sql);
+        let error = conn.execute(&sql, [work.0.as_bytes()]).expect_err(&sql).to_string();
         assert!(error.contains(why), "{sql}\n{error}");
         assert!(conn.is_autocommit());
         assert_eq!(everything(&conn), before, "{sql}");
@@ -204,8 +208,8 @@ async fn events_are_neither_changed_nor_deleted() {
 async fn a_row_stands_where_its_last_event_left_it() {
     let stored = stored().await;
     let update = |set: &str| format!("UPDATE work SET {set} WHERE id = ?1");
-    stored.refuses(&update("state = 13"), stored.succeeded, "last event");
-    stored.refuses(&update("state = 0"), stored.succeeded, "last event");
+    stored.refuses(&update("state = {failed}"), stored.succeeded, "last event");
+    stored.refuses(&update("state = {queued}"), stored.succeeded, "last event");
     stored.refuses(&update("seq = seq + 1"), stored.running, "last event");
     stored.refuses(&update("seq = seq - 1"), stored.running, "last event");
     stored.refuses(&update("head = zeroblob(32)"), stored.running, "last event");
@@ -228,17 +232,17 @@ async fn a_row_has_what_its_state_needs() {
     stored.refuses(&update("lease_fence = 1"), stored.queued, "CHECK");
     stored.refuses(&update("lease_fence = 1"), stored.succeeded, "CHECK");
     stored.refuses(&update("open_waits = 1"), stored.running, "CHECK");
-    stored.refuses(&update("state = 7"), stored.queued, "CHECK");
-    stored.refuses(&update("state = 2"), stored.queued, "CHECK");
-    stored.refuses(&update("state = 17"), stored.queued, "CHECK");
+    stored.refuses(&update("state = {retry_scheduled}"), stored.queued, "CHECK");
+    stored.refuses(&update("state = {waiting_user}"), stored.queued, "CHECK");
+    stored.refuses(&update("state = {unknown}"), stored.queued, "CHECK");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_has_one_holder() {
     let stored = stored().await;
     let conn = stored.open();
-    let hold = "UPDATE status SET session = 'running', state = 8 WHERE work = ?1";
-    let error = conn.execute(hold, params![stored.queued.0.as_bytes()]).unwrap_err().to_string();
+    let hold = "UPDATE status SET session = 'running', state = {stalled} WHERE work = ?1";
+    let error = conn.execute(&named(hold), params![stored.queued.0.as_bytes()]).unwrap_err().to_string();
     assert!(error.contains("UNIQUE"), "{error}");
 }
 
@@ -270,24 +274,24 @@ async fn commands_keep_to_their_table() {
     ledger.close().await.unwrap();
     let update = |set: &str| format!("UPDATE command SET {set} AND work = ?1");
     for (set, why) in [
-        ("state = 7, seq = seq + 1 WHERE state = 5", "stays so"),
-        ("state = 7 WHERE state = 0", "only by events"),
-        ("state = 7, seq = 1 WHERE state = 0", "only by events"),
+        ("state = {command cancelled}, seq = seq + 1 WHERE state = {command succeeded}", "is final"),
+        ("state = {command cancelled} WHERE state = {command pending}", "only by events"),
+        ("state = {command cancelled}, seq = 1 WHERE state = {command pending}", "only by events"),
         // An event, but none of a command.
         (
-            "(state, seq, last_event) = (SELECT 7, w.seq, w.last_event FROM work w WHERE w.id = command.work) \
-             WHERE state = 0",
+            "(state, seq, last_event) = (SELECT {command cancelled}, w.seq, w.last_event FROM work w WHERE w.id = command.work) \
+             WHERE state = {command pending}",
             "only by events",
         ),
-        ("state = 3, seq = seq + 1 WHERE state = 0", "CHECK"),
-        ("state = 8 WHERE state = 0", "CHECK"),
-        ("blocked = 'budget' WHERE state = 0", "CHECK"),
-        ("needs_person = 1 WHERE state = 0", "CHECK"),
-        ("superseded = 1 WHERE state = 0", "CHECK"),
-        ("duty = 1 WHERE state = 0", "CHECK"),
-        ("due_at = 1 WHERE state = 0", "CHECK"),
-        ("tool = 'bank' WHERE state = 0", "intent never changes"),
-        ("slot = 'other' WHERE state = 0", "intent never changes"),
+        ("state = {command dispatched}, seq = seq + 1 WHERE state = {command pending}", "CHECK"),
+        ("state = {command unknown} WHERE state = {command pending}", "CHECK"),
+        ("blocked = 'budget' WHERE state = {command pending}", "CHECK"),
+        ("needs_person = 1 WHERE state = {command pending}", "CHECK"),
+        ("superseded = 1 WHERE state = {command pending}", "CHECK"),
+        ("duty = 1 WHERE state = {command pending}", "CHECK"),
+        ("due_at = 1 WHERE state = {command pending}", "CHECK"),
+        ("tool = 'bank' WHERE state = {command pending}", "intent never changes"),
+        ("slot = 'other' WHERE state = {command pending}", "intent never changes"),
     ] {
         stored.refuses(&update(set), held.work.id, why);
     }

@@ -41,7 +41,7 @@ fn chapter(command: Command, name: &str, inner: bool, page: &mut String) {
     let help = command.render_help().to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
     page.push_str(&format!("\n## {name}\n\n```text\n{}\n```\n", help.join("\n").trim_end()));
-    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help" && !sub.is_hide_set()) {
         chapter(sub.clone(), &format!("{name} {}", sub.get_name()), true, page);
     }
 }

@@ -81,7 +81,7 @@ fn exit_of(error: &Error) -> Exit {
         Error::Problem(problem) => match problem.code.known() {
             Some(Code::NotFound | Code::NoLongerRetained) => Exit::NotFound,
             Some(Code::Ambiguous) => Exit::Usage,
-            Some(Code::StateChanged) => Exit::StateChanged,
+            Some(Code::StateChanged | Code::PlanStale) => Exit::StateChanged,
             Some(Code::Unavailable | Code::OutcomeUnknown) => Exit::Unreachable,
             Some(Code::Stopped | Code::NewerVersion | Code::Corrupt | Code::Internal) => Exit::Error,
             Some(_) => Exit::Refused,

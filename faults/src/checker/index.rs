@@ -62,17 +62,7 @@ fn is_command(event: &Event) -> bool {
 }
 
 pub fn is_terminal(state: Option<State>) -> bool {
-    matches!(
-        state,
-        Some(
-            State::Succeeded
-                | State::CompletedWithWarnings
-                | State::Failed
-                | State::TimedOut
-                | State::Cancelled
-                | State::Abandoned
-        )
-    )
+    state.is_some_and(State::is_terminal)
 }
 
 /// The body of an acknowledged call, as its wire type; `None` if it was not acknowledged.

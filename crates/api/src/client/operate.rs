@@ -6,8 +6,9 @@ use super::{
     work::path,
 };
 use crate::wire::{
-    Abandon, Ack, Alert, Cancel, Decide, Drain, DrainReport, Page, Quarantine, Rerun, RetryNow, Victim,
-    VictimQuery, Work, WorkId, WorkerView,
+    Abandon, Ack, Alert, ApplyRecovery, Cancel, Decide, Drain, DrainReport, Page, PlanRecovery, Quarantine,
+    RecoveryPlan, RecoveryReport, Rerun, RetryNow, Stuck, StuckQuery, Victim, VictimQuery, Work, WorkId,
+    WorkerView,
 };
 
 impl Client {
@@ -46,7 +47,22 @@ impl Client {
         self.call(Call::get("/v1/recovery/victims").query(query)).await
     }
 
-    /// The workers that hold leases.
+    /// What recovery would do now. Changes nothing.
+    pub async fn recovery_plan(&self, plan: &PlanRecovery) -> Result<RecoveryPlan, Error> {
+        self.call(Call::post("/v1/recovery/plan", plan)).await
+    }
+
+    /// Carries out a recovery plan: exactly what it says, or nothing.
+    pub async fn apply_recovery(&self, apply: &ApplyRecovery) -> Result<RecoveryReport, Error> {
+        self.call(Call::post("/v1/recovery/apply", apply).once()).await
+    }
+
+    /// The work items that do not progress, by cause.
+    pub async fn stuck(&self, query: &StuckQuery) -> Result<Stuck, Error> {
+        self.call(Call::get("/v1/stuck").query(query)).await
+    }
+
+    /// The workers that hold leases, and those whose claims wait for work at the daemon.
     pub async fn workers(&self) -> Result<Page<WorkerView>, Error> {
         self.call(Call::get("/v1/workers")).await
     }

@@ -34,13 +34,21 @@ words! {
 words! {
     /// The kind of effect.
     CommandKind {
+        /// A call of a language model.
         ModelCall = "model_call",
+        /// A command in a shell.
         Shell = "shell",
+        /// A change of a file.
         FileEdit = "file_edit",
+        /// An action in a browser.
         Browser = "browser",
+        /// A call of an HTTP API.
         HttpApi = "http_api",
+        /// A message to somebody.
         Message = "message",
+        /// A change of an agent's memory.
         Memory = "memory",
+        /// Further work that is started.
         FollowUp = "follow_up",
     }
 }
@@ -48,7 +56,9 @@ words! {
 words! {
     /// The cost of a wrong or duplicate effect.
     Risk {
+        /// A wrong or duplicate effect does little harm.
         Low = "low",
+        /// A wrong or duplicate effect does great harm.
         High = "high",
     }
 }
@@ -60,6 +70,7 @@ words! {
         Native = "native",
         /// The provider can be asked whether it happened.
         Lookup = "lookup",
+        /// Neither is possible.
         None = "none",
     }
 }
@@ -79,8 +90,11 @@ words! {
 words! {
     /// The decision of the policy.
     Effect {
+        /// The command may be dispatched.
         Allow = "allow",
+        /// The command must not be dispatched.
         Deny = "deny",
+        /// A person must approve it first.
         NeedsApproval = "needs_approval",
     }
 }
@@ -104,6 +118,7 @@ words! {
         ReuseReceipt = "reuse_receipt",
         /// It did not happen: it is executed when the rerun reaches it.
         Execute = "execute",
+        /// A person must approve it first.
         NeedsApproval = "needs_approval",
         /// It may have happened, is still to be sent, or policy denies it.
         Blocked = "blocked",
@@ -115,6 +130,7 @@ words! {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
+    /// The number of tokens.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tokens: u64,
     /// In millionths of the currency's unit, by currency.
@@ -130,9 +146,12 @@ fn is_zero(n: &u64) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PolicyDecision {
+    /// The version of the policies that decided.
     pub policy_version: String,
+    /// Allow, deny, or approval required.
     #[cfg_attr(feature = "openapi", schema(value_type = Effect))]
     pub effect: Word<Effect>,
+    /// The reasons of the policies that decided.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
 }
@@ -141,9 +160,13 @@ pub struct PolicyDecision {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Approval {
+    /// The person who approved.
     pub by: Actor,
+    /// When it was approved.
     pub at: Timestamp,
+    /// When the approval expires.
     pub expires_at: Timestamp,
+    /// The hash of the approved content.
     pub seal: String,
     /// The dispatch that used it; an approval is valid for one dispatch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -156,9 +179,11 @@ pub struct Approval {
 pub struct Dispatch {
     /// Counted from 1. A report names it, because a later dispatch is another call.
     pub number: u32,
+    /// When it was dispatched.
     pub at: Timestamp,
     /// The fence of the work item's lease, or the relay's own.
     pub fence: u64,
+    /// The holder, or the relay.
     pub by: Actor,
     /// The relay's deadline: after it the outcome of the call is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -170,7 +195,9 @@ pub struct Dispatch {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Proof {
+    /// The kind of evidence.
     pub kind: EvidenceKind,
+    /// A pointer to the effect, for example a URL.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
 }
@@ -179,7 +206,9 @@ pub struct Proof {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Receipt {
+    /// When the receipt was recorded.
     pub at: Timestamp,
+    /// The evidence that the effect happened.
     pub evidence: ReceiptEvidence,
     /// The provider's id for the effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -195,11 +224,14 @@ pub struct Receipt {
     pub usage: Vec<Usage>,
 }
 
+/// The evidence of a receipt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReceiptEvidence {
+    /// The kind of evidence.
     #[cfg_attr(feature = "openapi", schema(value_type = EvidenceKind))]
     pub kind: Word<EvidenceKind>,
+    /// A pointer to the effect, for example a URL.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
 }
@@ -209,27 +241,38 @@ pub struct ReceiptEvidence {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Command {
+    /// The command's id.
     pub id: CommandId,
+    /// The work item that it belongs to.
     pub work: WorkId,
+    /// The work item's tenant.
     pub tenant: String,
+    /// The kind of side effect, by name.
     pub tool: String,
+    /// The object of the side effect, for example a recipient.
     pub target: String,
+    /// The step that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// Distinguishes several effects of one step on one target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
+    /// The kind of effect.
     #[cfg_attr(feature = "openapi", schema(value_type = CommandKind))]
     pub kind: Word<CommandKind>,
+    /// The part that makes the call.
     #[cfg_attr(feature = "openapi", schema(value_type = Executor))]
     pub executor: Word<Executor>,
+    /// The cost of a wrong or duplicate effect.
     #[cfg_attr(feature = "openapi", schema(value_type = Risk))]
     pub risk: Word<Risk>,
+    /// How a duplicate effect is prevented or detected.
     #[cfg_attr(feature = "openapi", schema(value_type = Idempotency))]
     pub idempotency: Word<Idempotency>,
     /// Whether the person who reserved it is barred from approving it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub four_eyes: bool,
+    /// The current state.
     #[cfg_attr(feature = "openapi", schema(value_type = CommandState))]
     pub state: Word<CommandState>,
     /// The reason why it is blocked, in doubt or cancelled.
@@ -243,18 +286,22 @@ pub struct Command {
     pub idempotency_key: String,
     /// The hash that an approval is bound to: work item, tool, target and arguments.
     pub seal: String,
+    /// The last policy decision.
     pub decision: PolicyDecision,
+    /// The last approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
     /// The actor that reserved it.
     pub submitter: Actor,
     /// The attempt in which it was reserved.
     pub attempt: u32,
+    /// The last dispatch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch: Option<Dispatch>,
     /// How often it was dispatched.
     #[serde(default)]
     pub dispatches: u32,
+    /// How many calls failed.
     #[serde(default)]
     pub failures: u32,
     /// Consecutive lookups without a result.
@@ -263,8 +310,10 @@ pub struct Command {
     /// It is in doubt, and only a person can resolve that.
     #[serde(default)]
     pub needs_person: bool,
+    /// How often a person replayed it.
     #[serde(default)]
     pub replays: u32,
+    /// Why the last call failed or is in doubt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<WorkError>,
     /// When the next attempt or lookup may be made.
@@ -273,13 +322,18 @@ pub struct Command {
     /// The expected cost of one call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Cost>,
+    /// The evidence that the effect happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
+    /// The command that a later attempt reserved instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<CommandId>,
+    /// When it was reserved.
     pub created_at: Timestamp,
+    /// When it was dispatched first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_dispatched_at: Option<Timestamp>,
+    /// When it changed last.
     pub updated_at: Timestamp,
     /// The arguments as stored, without the parts that the tool redacts. Not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -291,7 +345,9 @@ pub struct Command {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReservedAlone {
+    /// The command.
     pub command: Command,
+    /// The lease of its work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Grant>,
 }
@@ -300,9 +356,12 @@ pub struct ReservedAlone {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CommandExplanation {
+    /// The command's id.
     pub id: CommandId,
+    /// The current state.
     #[cfg_attr(feature = "openapi", schema(value_type = CommandState))]
     pub state: Word<CommandState>,
+    /// All of it in one sentence.
     pub sentence: String,
     /// The command line to type, or `nothing: …` if it continues without help.
     pub next: String,
@@ -312,7 +371,9 @@ pub struct CommandExplanation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PlannedCommand {
+    /// The command of the earlier run.
     pub command: Command,
+    /// What the rerun would do.
     #[cfg_attr(feature = "openapi", schema(value_type = Planned))]
     pub planned: Word<Planned>,
 }
@@ -321,6 +382,7 @@ pub struct PlannedCommand {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReplayPlan {
+    /// One entry for each command.
     pub items: Vec<PlannedCommand>,
 }
 
@@ -334,12 +396,16 @@ pub struct CommandQuery {
     #[serde(default, with = "comma", skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", param(style = Form, explode = false))]
     pub state: Vec<CommandState>,
+    /// Only commands of this tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// Only commands of this work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkId>,
+    /// Only commands of this tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
+    /// Only commands to this target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// Only commands in doubt that only a person can resolve.
@@ -348,8 +414,10 @@ pub struct CommandQuery {
     /// Only commands that wait for a person's approval.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_approval: bool,
+    /// Only commands that were reserved after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_after: Option<Timestamp>,
+    /// Only commands that were reserved before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_before: Option<Timestamp>,
     /// The `next` of the previous page.

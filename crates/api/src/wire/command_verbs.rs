@@ -10,7 +10,9 @@ use super::{Claimant, Command, Cost, ErrorClass, Proof, Source, Usage, word::wor
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Intent {
+    /// The kind of side effect, by name.
     pub tool: String,
+    /// The object of the side effect, for example a recipient.
     pub target: String,
     /// The step that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -18,6 +20,7 @@ pub struct Intent {
     /// Distinguishes several effects of one step on one target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
+    /// The arguments of the call, any JSON.
     pub arguments: Value,
     /// The expected cost of one call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,6 +28,7 @@ pub struct Intent {
 }
 
 impl Intent {
+    /// An intent without a step, a slot or an estimate.
     pub fn new(tool: &str, target: &str, arguments: Value) -> Self {
         let (tool, target) = (tool.to_owned(), target.to_owned());
         Self { tool, target, step: None, slot: None, arguments, estimate: None }
@@ -38,15 +42,21 @@ impl Intent {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Reserve {
+    /// The lease's number.
     pub fence: u64,
+    /// The lease's token.
     pub token: String,
+    /// The kind of side effect, by name.
     pub tool: String,
+    /// The object of the side effect, for example a recipient.
     pub target: String,
+    /// The step that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// Distinguishes several effects of one step on one target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
+    /// The arguments of the call, any JSON.
     pub arguments: Value,
     /// The expected cost of one call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,6 +64,7 @@ pub struct Reserve {
 }
 
 impl Reserve {
+    /// This intent under a lease.
     pub fn new(fence: u64, token: &str, intent: Intent) -> Self {
         let Intent { tool, target, step, slot, arguments, estimate } = intent;
         Self { fence, token: token.to_owned(), tool, target, step, slot, arguments, estimate }
@@ -80,15 +91,22 @@ pub struct ReserveAlone {
     /// A tenant of the credential; optional if the credential has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// The session of the work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// Groups work items that belong together; default: the work item's own id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// The kind of side effect, by name.
     pub tool: String,
+    /// The object of the side effect, for example a recipient.
     pub target: String,
+    /// Distinguishes several effects of one step on one target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
+    /// The arguments of the call, any JSON.
     pub arguments: Value,
+    /// The expected cost of one call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Cost>,
 }
@@ -98,6 +116,7 @@ pub struct ReserveAlone {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ApproveCommand {
+    /// The reason; it is recorded.
     pub reason: String,
     /// The `seal` of the command that the person looked at; refused if the content has changed.
     pub seal: String,
@@ -108,6 +127,7 @@ pub struct ApproveCommand {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RejectCommand {
+    /// The reason; it is recorded.
     pub reason: String,
 }
 
@@ -116,7 +136,9 @@ pub struct RejectCommand {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DispatchCommand {
+    /// The lease's number.
     pub fence: u64,
+    /// The lease's token.
     pub token: String,
     /// Makes the dispatch idempotent: a repeat is permitted as the first was. Without it a repeat is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,7 +153,9 @@ pub struct DispatchCommand {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DeliverReceipt {
+    /// The number of the lease under which it was dispatched.
     pub fence: u64,
+    /// The lease's token.
     pub token: String,
     /// The number of the dispatch being reported, from its response; default: the last dispatch under this
     /// fence.
@@ -159,7 +183,9 @@ pub struct DeliverReceipt {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CallFailure {
+    /// The class of the failure, which decides whether a retry can help.
     pub class: ErrorClass,
+    /// The message, for people.
     #[serde(default)]
     pub message: String,
     /// The minimum delay before the next attempt.
@@ -168,6 +194,7 @@ pub struct CallFailure {
 }
 
 impl CallFailure {
+    /// A failure of this class.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
         Self { class, message: message.into(), retry_after_ms: None }
     }
@@ -178,12 +205,15 @@ impl CallFailure {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FailCommand {
+    /// The number of the lease under which it was dispatched.
     pub fence: u64,
+    /// The lease's token.
     pub token: String,
     /// The number of the dispatch being reported, from its response; default: the last dispatch under this
     /// fence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch: Option<u32>,
+    /// Why the call failed.
     pub error: CallFailure,
     /// It is proven that the call was not made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -195,12 +225,15 @@ pub struct FailCommand {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UncertainCommand {
+    /// The number of the lease under which it was dispatched.
     pub fence: u64,
+    /// The lease's token.
     pub token: String,
     /// The number of the dispatch being reported, from its response; default: the last dispatch under this
     /// fence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch: Option<u32>,
+    /// Why the outcome is unknown.
     pub error: CallFailure,
 }
 
@@ -211,6 +244,7 @@ words! {
         Found = "found",
         /// The effect does not exist. Counts only after the tool's consistency delay.
         Absent = "absent",
+        /// The lookup gave no result.
         Unknown = "unknown",
     }
 }
@@ -224,13 +258,18 @@ pub struct Reconcile {
     /// The `lookup_token` of the claimed lookup. A person with the scope `replay` does not need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// The result of the lookup.
     pub outcome: LookupOutcome,
+    /// The provider's id for the effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_id: Option<String>,
+    /// A pointer to the effect, for example a URL.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
+    /// The provider's response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Value>,
+    /// A message for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -240,6 +279,7 @@ words! {
     RecordOutcome {
         /// Requires at least one of `external_id`, `ref` and `response`.
         Happened = "happened",
+        /// The effect did not happen.
         DidNotHappen = "did_not_happen",
     }
 }
@@ -249,12 +289,17 @@ words! {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RecordCommand {
+    /// The reason; it is recorded.
     pub reason: String,
+    /// Whether the effect happened.
     pub outcome: RecordOutcome,
+    /// The provider's id for the effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_id: Option<String>,
+    /// A pointer to the effect, for example a URL.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
+    /// The provider's response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Value>,
 }
@@ -264,6 +309,7 @@ pub struct RecordCommand {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReplayCommand {
+    /// The reason; it is recorded.
     pub reason: String,
 }
 
@@ -272,9 +318,12 @@ pub struct ReplayCommand {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CancelCommand {
+    /// The reason; it is recorded.
     pub reason: String,
+    /// The lease's number, if the holder cancels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
+    /// The lease's token, if the holder cancels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
 }
@@ -302,6 +351,7 @@ pub struct ClaimLookups {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lookups {
+    /// The lookups; empty when none is due.
     pub items: Vec<Lookup>,
 }
 
@@ -309,6 +359,7 @@ pub struct Lookups {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lookup {
+    /// The command in doubt.
     #[serde(flatten)]
     pub command: Command,
     /// To be sent as `token` with the outcome to `reconcile`. Valid until another caller claims the lookup.

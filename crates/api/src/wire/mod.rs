@@ -10,9 +10,7 @@ mod admin;
 mod alert;
 mod batch;
 mod claim;
-#[allow(missing_docs)]
 mod command;
-#[allow(missing_docs)]
 mod command_verbs;
 mod event;
 mod health;
@@ -26,6 +24,7 @@ mod problem;
 mod recovery;
 mod schedule;
 mod step;
+mod stuck;
 mod time;
 mod token;
 mod usage;
@@ -34,57 +33,29 @@ mod word;
 mod work;
 mod worker;
 
-pub use admin::{
-    Anchor, Backup, BackupProgress, BackupReport, CheckpointFailure, Commits, Damaged, Database,
-    DatabaseFile, Erase, EraseReport, Fault, IntakeTable, LedgerClock, Prune, PruneReport, Pruning, Schema,
-    Setting, Verify, VerifyReport, Wal,
-};
-pub use alert::Alert;
-pub use batch::{BATCH_MAX, Batch, BatchItem, BatchMethod, BatchReply, BatchResponse};
-pub use claim::{Claim, Claimant, Grant, Grants, Liveness, Worker};
-pub use command::{
-    Approval, Command, CommandExplanation, CommandKind, CommandQuery, CommandState, Cost, Dispatch, Effect,
-    EvidenceKind, Executor, Idempotency, Planned, PlannedCommand, PolicyDecision, Proof, Receipt,
-    ReceiptEvidence, ReplayPlan, ReplayPlanQuery, ReservedAlone, Risk,
-};
-pub use command_verbs::{
-    ApproveCommand, CallFailure, CancelCommand, ClaimLookups, DeliverReceipt, DispatchCommand, FailCommand,
-    Intent, Lookup, LookupOutcome, Lookups, Reconcile, RecordCommand, RecordOutcome, RejectCommand,
-    ReplayCommand, Reserve, ReserveAlone, UncertainCommand,
-};
-pub use event::{Actor, ActorKind, Event, EventPage, EventQuery, Evidence, Gap, StreamQuery, WorkEventQuery};
-pub use health::{Check, Health, Readiness};
-pub use holder::{
-    Accept, AcceptStrength, Ack, CloseOut, Complete, End, Fail, Failed, Failure, Progress, Release, Renew,
-    RenewLease, Renewal, Renewals,
-};
-pub use id::{CommandId, PrincipalId, TokenId, WaitId, WorkId};
-pub use ingest::{
-    Ingest, Ingested, Jitter, LeaseTimings, OnExpiry, OnParentClose, RetryPolicy, Timeouts, WorkPolicy,
-};
-pub use intake::{Intake, IntakeChange, IntakePause, SetIntake};
-pub use list::{
-    AsOf, LimitQuery, Page, PageQuery, Unreadable, Until, WaitQuery, WorkGet, WorkPage, WorkQuery,
-};
-pub use operate::{Abandon, Cancel, Decide, Decision, Quarantine, Rerun, RetryNow};
-pub use problem::{Code, Problem};
-pub use recovery::{DoubtedCommand, Forecast, LastReceipt, PossibleEffect, Verdict, Victim, VictimQuery};
-pub use schedule::{
-    DeleteSchedule, Overlap, PauseSchedule, RunOutcome, RunSchedule, Schedule, ScheduleAct, ScheduleChange,
-    ScheduleError, ScheduleGet, ScheduleQuery, ScheduleRun, ScheduleSkip, SetSchedule, SkipReason, Template,
-    TemplateView,
-};
-pub use step::{PutStep, Step, StepReply, StepVerb};
-pub use time::Timestamp;
-pub use token::{NewToken, Principal, Revocation, RevokeToken, Scope, Token, TokenKind, TokenMade};
-pub use usage::{USAGE_MAX, Usage};
-pub use wait::{
-    Approve, NewWait, OnTimeout, OpenedWait, Reconnect, Resolve, ResolveWait, Resolved, ResolvedWait,
-    RevokeWaits, Revoked, SetWait, Wait, WaitKind, WaitReason, WaitState, Waiting,
-};
-pub use word::{NotAWord, Word, Words};
-pub use work::{
-    AbandonRequest, CancelRequest, Disposition, ErrorClass, Explanation, FirstStarted, Lease, LeaseLiveness,
-    Phase, Reason, Source, State, Timestamps, Work, WorkError, Workflow,
-};
-pub use worker::{Deferred, Drain, DrainReport, Lever, Pulled, WorkerView};
+pub use admin::*;
+pub use alert::*;
+pub use batch::*;
+pub use claim::*;
+pub use command::*;
+pub use command_verbs::*;
+pub use event::*;
+pub use health::*;
+pub use holder::*;
+pub use id::*;
+pub use ingest::*;
+pub use intake::*;
+pub use list::*;
+pub use operate::*;
+pub use problem::*;
+pub use recovery::*;
+pub use schedule::*;
+pub use step::*;
+pub use stuck::*;
+pub use time::*;
+pub use token::*;
+pub use usage::*;
+pub use wait::*;
+pub use word::*;
+pub use work::*;
+pub use worker::*;

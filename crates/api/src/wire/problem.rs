@@ -54,6 +54,8 @@ words! {
         IdempotencyMismatch = "idempotency_mismatch",
         /// The work item has changed since the event that `if_seq` names.
         StateChanged = "state_changed",
+        /// The recovery plan no longer describes the ledger, and nothing was done: `plan` and `rows` are the plan now.
+        PlanStale = "plan_stale",
         /// Another worker holds the work item or its session.
         Busy = "busy",
         /// The work item is not in a state that can be claimed.
@@ -68,6 +70,8 @@ words! {
         Terminal = "terminal",
         /// The cancel deadline passed: renewals are refused.
         CancelDeadline = "cancel_deadline",
+        /// The holder renews and shows no progress: such renewals are refused.
+        Spinning = "spinning",
         /// A cancel of the work item was requested: it dispatches nothing new.
         CancelRequested = "cancel_requested",
         /// A success needs a result, a reference to one, or `no_output`.

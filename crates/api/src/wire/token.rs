@@ -19,12 +19,28 @@ words! {
         Resolve = "resolve",
         /// Approving; only for people.
         Approve = "approve",
-        /// Having a command executed again, and recording how one in doubt went; only for people.
+        /// Rerunning work items, replaying commands, and recording how one in doubt ended; only for people.
         Replay = "replay",
-        /// The operators' verbs: cancel, quarantine, rerun and others.
+        /// The operators' verbs: cancel, abandon, quarantine, decide and others, but not rerun and replay.
         Operate = "operate",
         /// Tokens, pruning, backups, the intake.
         Admin = "admin",
+    }
+}
+
+impl Scope {
+    /// Whether no machine can have it.
+    pub const fn is_for_people_only(self) -> bool {
+        match self {
+            Scope::Approve | Scope::Replay => true,
+            Scope::View
+            | Scope::Payload
+            | Scope::Submit
+            | Scope::Work
+            | Scope::Resolve
+            | Scope::Operate
+            | Scope::Admin => false,
+        }
     }
 }
 

@@ -101,7 +101,7 @@ pub struct NewWait {
     /// The person or group that is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignee: Option<String>,
-    /// The deadline. Omitted: 24 hours from now for people, 2 hours for machines, unless `endless`.
+    /// The deadline. Omitted: that of its kind in the server's configuration, unless `endless`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// It has no deadline.

@@ -47,6 +47,21 @@ words! {
     }
 }
 
+impl State {
+    /// Whether a work item in this state has ended. It then never changes.
+    pub const fn is_terminal(self) -> bool {
+        matches!(
+            self,
+            State::Succeeded
+                | State::CompletedWithWarnings
+                | State::Failed
+                | State::TimedOut
+                | State::Cancelled
+                | State::Abandoned
+        )
+    }
+}
+
 words! {
     /// The group that a state belongs to.
     Phase {
@@ -114,6 +129,18 @@ words! {
         Silent = "silent",
         /// The process is gone.
         Dead = "dead",
+    }
+}
+
+words! {
+    /// Who is told of a stalled work item. Its disposition alone decides what recovery does with it.
+    OnStalled {
+        /// Nobody in particular: recovery goes on as soon as that is safe.
+        Recover = "recover",
+        /// An alert of its own, by source and kind.
+        Page = "page",
+        /// It is listed among what waits for people.
+        Prompt = "prompt",
     }
 }
 
@@ -348,6 +375,18 @@ pub struct Work {
     /// When its lease was renewed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_heartbeat_at: Option<Timestamp>,
+    /// The last sign of its holder's work: an event that it causes, or new progress with a renewal. Absent if nobody
+    /// holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_activity_at: Option<Timestamp>,
+    /// Its holder has renewed and shown nothing else since then, for longer than the settings of its source and kind
+    /// allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spinning_since: Option<Timestamp>,
+    /// Who is told when it stalls, by the settings of its source and kind. Absent: nobody in particular.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<OnStalled>))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_stalled: Option<Word<OnStalled>>,
     /// The waits that it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<Wait>,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LeaseLiveness, Timestamp, Word, WorkId, word::words};
 
-/// A worker that holds leases, as derived from them.
+/// A worker that holds leases or waits for work, as its leases and its open claims show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerView {
@@ -28,6 +28,26 @@ pub struct WorkerView {
     /// When the first of its leases expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_expiry_at: Option<Timestamp>,
+    /// Its claims that wait for work at the daemon that answers. Other daemons on the same database know their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle: Vec<IdleClaim>,
+}
+
+/// A claim that waits for work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct IdleClaim {
+    /// The kinds that it claims. Absent: any kind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<String>,
+    /// The source systems that it claims. Absent: any source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<String>,
+    /// The tenants that it claims for, among those of the reader. Absent: all tenants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<Vec<String>>,
+    /// Since when this claim has waited.
+    pub since: Timestamp,
 }
 
 words! {
@@ -58,9 +78,10 @@ pub struct Drain {
     /// Only this incarnation; omitted: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<String>,
-    /// From outside, `request_cancel` and `release` ask the holders to stop and release, and request a cancel
-    /// of started owner-bound work; `abandon` gives up started owner-bound work once its lease lapsed. The
-    /// other levers are available only to the worker itself.
+    /// From outside, `request_cancel` and `release` ask the holders to stop and release, and `request_cancel` requests a
+    /// cancel of started owner-bound work; `abandon` gives up started owner-bound work once its lease lapsed;
+    /// `revoke_waits` ends the waits of started owner-bound work that only this worker may continue. The other levers
+    /// are available only to the worker itself.
     pub levers: Vec<Lever>,
 }
 

@@ -25,10 +25,13 @@ use crate::{
 pub struct Evidence {
     /// The provider's id for the effect.
     pub external_id: Option<String>,
+    /// A pointer to the effect, for example a URL.
     pub reference: Option<String>,
+    /// The provider's response.
     pub response: Option<Value>,
     /// The actual cost; default: the estimate.
     pub cost: Option<Cost>,
+    /// The usage of the call.
     pub usage: Vec<Usage>,
 }
 

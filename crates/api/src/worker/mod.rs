@@ -5,7 +5,6 @@
 //! renewal was *sent*, by this process's monotonic clock; then the handler is stopped, because somebody else
 //! may hold the work item.
 
-#[allow(missing_docs)]
 mod command;
 mod deliver;
 mod drain;

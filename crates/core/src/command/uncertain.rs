@@ -13,7 +13,7 @@ use crate::{
     recovery::Doubt,
     refusal::Refusal,
     retry,
-    state::State,
+    state::{State, waiting},
     work::draft::{Draft, Said},
 };
 
@@ -107,14 +107,7 @@ pub(super) fn set_aside(cx: Context<'_>, draft: &mut Draft) {
         return;
     }
     match draft.work.state {
-        State::Queued
-        | State::RetryScheduled
-        | State::Stalled
-        | State::WaitingUser
-        | State::WaitingApproval
-        | State::WaitingAuth
-        | State::WaitingTool
-        | State::WaitingExternal => {}
+        State::Queued | State::RetryScheduled | State::Stalled | waiting!() => {}
         // Its holder still has it: it is set aside when that lease ends. An ended work item stays as it is.
         State::Running
         | State::CancelRequested

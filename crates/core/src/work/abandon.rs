@@ -10,7 +10,7 @@ use crate::{
     model::{AttemptOutcome, Disposition},
     refusal::{Code, Refusal},
     reply::Reply,
-    state::State,
+    state::{State, waiting},
     usage::{self, Usage},
     work::{
         HolderCheck, IfLapsed, cancel,
@@ -37,13 +37,7 @@ pub(crate) fn request(cx: Context<'_>, id: WorkId, reason: &str) -> Result<Decis
             draft.done()
         }
         // Nobody holds it: no outcome is in doubt, so it is simply cancelled.
-        State::Queued
-        | State::RetryScheduled
-        | State::WaitingUser
-        | State::WaitingApproval
-        | State::WaitingAuth
-        | State::WaitingTool
-        | State::WaitingExternal => cancel::request(cx, work, reason, 0)?.done(),
+        State::Queued | State::RetryScheduled | waiting!() => cancel::request(cx, work, reason, 0)?.done(),
         State::Abandoned => Ok(Decision::again(Draft::new(cx, work).ack())),
         State::Quarantined
         | State::Succeeded

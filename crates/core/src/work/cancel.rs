@@ -8,7 +8,7 @@ use crate::{
     limits,
     model::Work,
     refusal::{Code, Refusal},
-    state::State,
+    state::{State, waiting},
     work::{
         draft::{Draft, Said},
         wrong_state,
@@ -40,13 +40,7 @@ pub(super) fn request(
     let mut draft = Draft::new(cx, work);
     let said = Said { message: Some(reason), ..Said::default() };
     match work.state {
-        State::Queued
-        | State::RetryScheduled
-        | State::WaitingUser
-        | State::WaitingApproval
-        | State::WaitingAuth
-        | State::WaitingTool
-        | State::WaitingExternal => {
+        State::Queued | State::RetryScheduled | waiting!() => {
             draft.cancel_waits(cx);
             draft.say(State::Cancelled, not_held(), said);
         }

@@ -14,7 +14,7 @@ use crate::{
     refusal::{Code, Refusal},
     reply::{Grant, Reply},
     schedule::rfc3339,
-    state::State,
+    state::{State, waiting},
     work::{
         cancel,
         draft::{Draft, Said},
@@ -201,13 +201,7 @@ pub fn claimable(work: &Work, worker: &Worker, actor: &str, session: SessionView
         State::Stalled if returns => return Ok(()),
         State::Running | State::CancelRequested => return Err(held(work)),
         State::Stalled => return Err(stalled(work)),
-        State::RetryScheduled
-        | State::WaitingUser
-        | State::WaitingApproval
-        | State::WaitingAuth
-        | State::WaitingTool
-        | State::WaitingExternal
-        | State::Quarantined => return Err(not_queued(work)),
+        State::RetryScheduled | waiting!() | State::Quarantined => return Err(not_queued(work)),
         State::Succeeded
         | State::CompletedWithWarnings
         | State::Failed

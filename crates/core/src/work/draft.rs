@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::{
     Millis,
-    action::{Action, Submission},
+    action::{Action, Recover, Submission},
     chain,
     command::{self, Command, CommandState, event::Moved},
     decide::{Context, Decision},
     due,
-    event::{Actor, Event, Evidence, Fact},
+    event::{Actor, Event, Evidence, Fact, RecoveryApplied},
     fold,
     ids::{CommandId, WaitId, WorkId},
     model::{Attempt, AttemptEnd, AttemptOutcome, ErrorInfo, Step, Wait, WaitState, Work},
@@ -51,11 +51,23 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
+    /// A row of an applied recovery plan begins with the event that says who had it carried out, and why.
     pub fn new(cx: Context<'_>, work: &Work) -> Self {
+        let mut draft = Self::empty(cx, work);
+        if let Action::Recover(recover) = &cx.submission.action {
+            let Recover { verdict, instead, plan, reason, .. } = &**recover;
+            let fact = RecoveryApplied { plan: plan.clone(), verdict: *verdict, instead: *instead };
+            let said = Said { message: Some(reason), ..Said::default() };
+            draft.say(work.state, Fact::RecoveryApplied(fact), said);
+        }
+        draft
+    }
+
+    fn empty(cx: Context<'_>, work: &Work) -> Self {
         Self {
             held: work.lease.as_ref().map(|lease| lease.fence),
             touch: Touch::Event,
-            ticking: matches!(cx.submission.action, Action::Tick { .. }),
+            ticking: matches!(cx.submission.action, Action::Tick { .. } | Action::Recover(_)),
             was_open: !work.state.is_terminal(),
             work: Box::new(work.clone()),
             now: cx.now,

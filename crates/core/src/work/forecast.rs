@@ -12,7 +12,7 @@ use crate::{
     command::Command,
     decide, due,
     event::{Deadline, Event, Fact},
-    liveness::{Grade, Liveness},
+    liveness::{Grade, Liveness, Sighting},
     model::{Step, Work},
     records::{Change, SessionView, Sought},
     recovery::{self, Verdict},
@@ -62,7 +62,8 @@ pub fn forecast(work: &Work, beside: &Beside<'_>, now: Millis) -> Option<Forecas
     // The armed date may only ask for a look: then the next date of the row decides.
     let mut dates = [work.due_at, due::next(&work, now)].map(|due| due.map(|due| due.max(now)));
     dates.sort();
-    let outcome = dates.into_iter().flatten().find_map(|at| Some((at, tick(&work, beside, at)?)));
+    let silent = |at| tick(&work, beside, at, u64::MAX, None);
+    let outcome = dates.into_iter().flatten().find_map(|at| Some((at, silent(at)?)));
     let (at, after) = match outcome {
         Some((at, after)) => (Some(at), after),
         None => (None, After::unchanged(&work, beside)),
@@ -109,10 +110,10 @@ fn without_evidence(work: &Work) -> Work {
 }
 
 /// The work item and its open commands after the decision.
-struct After {
-    work: Arc<Work>,
-    commands: Vec<Command>,
-    events: Vec<Event>,
+pub(super) struct After {
+    pub work: Arc<Work>,
+    pub commands: Vec<Command>,
+    pub events: Vec<Event>,
 }
 
 impl After {
@@ -128,9 +129,15 @@ impl After {
     }
 }
 
-/// The sweeper's Tick at that time, after it has watched long enough. None where it would change nothing.
-fn tick(work: &Work, beside: &Beside<'_>, at: Millis) -> Option<After> {
-    let action = Action::Tick { work: work.id, looked_at: at, watched_ms: u64::MAX, sighting: None };
+/// The Tick at that time of a sweeper that has watched for so long. None where it would change nothing.
+pub(super) fn tick(
+    work: &Work,
+    beside: &Beside<'_>,
+    at: Millis,
+    watched_ms: u64,
+    sighting: Option<&Sighting>,
+) -> Option<After> {
+    let action = Action::Tick { work: work.id, looked_at: at, watched_ms, sighting: sighting.cloned() };
     let submission = Submission::new(Actor::system("sweeper"), Tenants::All, action, [0; 16]);
     let decision = decide(&records(work, beside), &submission, at).ok()?;
     if decision.events.is_empty() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     Millis,
     action::Renew,
+    activity,
     decide::{Context, Decision},
     event::{ActorKind, Fact, Plain},
     limits,
@@ -41,13 +42,19 @@ fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Rene
     }
     // The common case appends no event: check before a draft is made.
     let work = cx.work(renewal.holder.work)?;
+    let progressed = renewal.progress.is_some() && renewal.progress != work.progress;
+    let of_holder = work.lease.as_ref().is_some_and(|lease| lease.fence == renewal.holder.fence);
+    if renewal.holder.genuine && of_holder && !progressed {
+        activity::may_renew(work, cx.now)?;
+    }
     let current = work.held_lease().is_some_and(|lease| lease.fence == renewal.holder.fence);
     let quiet = renewal.holder.genuine && current && work.state == State::Running;
     if quiet {
         let mut work = work.clone();
         extend(cx, &mut work, renewal);
         let (expires_at, release_requested) = (expiry(&work), work.body.release_requested);
-        decision.changes.push(Change::Work { work: Arc::new(work), touch: Touch::Renewal });
+        let touch = if progressed { Touch::Progress } else { Touch::Renewal };
+        decision.changes.push(Change::Work { work: Arc::new(work), touch });
         return Ok(Renewed { expires_at, cancel_requested: false, release_requested });
     }
     let HolderCheck::Current(mut draft) = hold(cx, &renewal.holder, IfLapsed::Revive)? else {
@@ -86,6 +93,9 @@ fn extend(cx: Context<'_>, work: &mut Work, renewal: &Renew) {
         lease.expires_at = cx.now + work.spec.policy.lease.ttl_ms as Millis;
         lease.renewed_at = cx.now;
         lease.renewed_by = delegated.then(|| actor.id.to_string());
+        if renewal.progress.is_some() && renewal.progress != work.progress {
+            lease.progressed_at = Some(cx.now);
+        }
     }
     if let Some(progress) = &renewal.progress {
         work.progress = Some(progress.clone());

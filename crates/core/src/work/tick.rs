@@ -19,7 +19,7 @@ use crate::{
     refusal::Refusal,
     reply::{Reply, Ticked},
     retry,
-    state::State,
+    state::{State, waiting},
     work::{
         cancel, claim,
         draft::{Draft, Said},
@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// The result of one look at the row.
-enum TickOutcome {
+pub(super) enum TickOutcome {
     Acted(Box<Draft>),
     Nothing,
     NotYet,
@@ -52,7 +52,7 @@ pub(crate) fn decide(cx: Context<'_>, id: WorkId, seen: Look<'_>) -> Result<Deci
     }
 }
 
-fn look(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<TickOutcome, Refusal> {
+pub(super) fn look(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<TickOutcome, Refusal> {
     if let Some(draft) = orphaned(cx, work)? {
         return acted(draft);
     }
@@ -62,11 +62,7 @@ fn look(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<TickOutcome, Ref
         State::Queued => queued(cx, work),
         State::RetryScheduled => retrying(cx, work),
         State::Stalled => stalled(cx, work, seen.sighting),
-        State::WaitingUser
-        | State::WaitingApproval
-        | State::WaitingAuth
-        | State::WaitingTool
-        | State::WaitingExternal => waiting(cx, work),
+        waiting!() => waiting(cx, work),
         State::Quarantined
         | State::Succeeded
         | State::CompletedWithWarnings

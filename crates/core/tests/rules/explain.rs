@@ -4,7 +4,7 @@ use tenure_core::{
     Actor, Command, State, WorkId,
     action::{CloseOut, Decide},
     command::{self, Effect, Idempotency, Risk},
-    explain::{Around, Explanation, explain},
+    explain::{Around, Explanation, Idle, explain},
     liveness::Seen,
     model::{ErrorClass, OnTimeout, WaitKind},
     policy::OnExpiry,
@@ -15,6 +15,11 @@ use crate::common::*;
 
 impl World {
     pub fn explain(&self, id: WorkId) -> Explanation {
+        self.explain_beside(id, None)
+    }
+
+    /// Beside workers that wait for work.
+    pub fn explain_beside(&self, id: WorkId, idle: Option<&Idle>) -> Explanation {
         let work = self.row(id);
         let waits = self.records.waits.get(&id).map_or(&[][..], Vec::as_slice);
         let commands: Vec<Command> =
@@ -22,7 +27,7 @@ impl World {
         let session = work.spec.session_key().and_then(|key| self.records.sessions.get(&key));
         let ahead = session.and_then(|view| view.holder.or(view.head)).filter(|ahead| *ahead != id);
         let ahead = ahead.filter(|_| work.state == State::Queued).map(|ahead| self.row(ahead));
-        let around = Around { waits, last: &self.log[&id], commands: &commands, ahead };
+        let around = Around { waits, last: &self.log[&id], commands: &commands, ahead, idle };
         explain(work, &around, self.now)
     }
 }
@@ -41,6 +46,44 @@ const CLAIM: &str = "nothing: the next worker that claims `reply` from `conversa
                      `tenure workers` shows whether there is one";
 const RERUN: &str = "nothing: it is over; to run it again, `tenure rerun W --reason …`";
 const ABANDON: &str = "`tenure abandon W --reason …` once you know that its owner will not return; until then nothing: its owner may still continue";
+
+#[test]
+fn queued_beside_idle_workers() {
+    let mut w = World::default();
+    let id = w.ingest("a");
+    w.pass(300 * SECOND);
+    let others = |list: &[(&str, u64)]| list.iter().map(|(what, n)| ((*what).to_owned(), *n)).collect();
+    for (idle, sentence, next) in [
+        (
+            Idle::default(),
+            "Queued 5 m: nobody has claimed it yet; no worker waits for work at this daemon.",
+            "nothing, if workers that claim `reply` from `conversation` are busy: `tenure workers` shows them; \
+             otherwise start one, or add `reply` to the kinds that a worker claims",
+        ),
+        (
+            Idle { takes: 0, others: others(&[("`digest`", 2), ("`mail` or `sms` from `manual`", 1)]) },
+            "Queued 5 m: nobody has claimed it yet; 2 idle workers claim `digest`, 1 idle worker claims `mail` or \
+             `sms` from `manual`, none claims `reply` at this daemon.",
+            "nothing, if workers that claim `reply` from `conversation` are busy: `tenure workers` shows them; \
+             otherwise start one, or add `reply` to the kinds that a worker claims",
+        ),
+        (
+            Idle { takes: 1, others: others(&[("`digest`", 2)]) },
+            "Queued 5 m: nobody has claimed it yet; 1 idle worker claims `reply` at this daemon.",
+            "nothing: an idle worker is given it within a second",
+        ),
+        (
+            Idle { takes: 0, others: others(&[("`a`", 1), ("`b`", 1), ("`c`", 1), ("`d`", 1), ("`e`", 4)]) },
+            "Queued 5 m: nobody has claimed it yet; 1 idle worker claims `a`, 1 idle worker claims `b`, 1 idle \
+             worker claims `c`, 5 idle workers claim other work, none claims `reply` at this daemon.",
+            "nothing, if workers that claim `reply` from `conversation` are busy: `tenure workers` shows them; \
+             otherwise start one, or add `reply` to the kinds that a worker claims",
+        ),
+    ] {
+        let found = w.explain_beside(id, Some(&idle));
+        assert_eq!((found.sentence.as_str(), found.next.as_str()), (sentence, next));
+    }
+}
 
 #[test]
 fn queued() {

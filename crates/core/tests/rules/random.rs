@@ -20,7 +20,7 @@ use tenure_core::{
     reply::Ticked,
 };
 
-use crate::{common::*, forecast::comes_true};
+use crate::{common::*, forecast, plan};
 
 mod commands;
 
@@ -79,9 +79,12 @@ fn random_histories_reach_every_state_and_event() {
     }
     let unseen: Vec<_> =
         Fact::TYPES.iter().map(|(kind, _)| kind).filter(|kind| !kinds.contains(**kind)).collect();
-    assert!(unseen.is_empty(), "never happened: {unseen:?}");
+    assert!(unseen.is_empty(), "never happened, so let an act of `Actors` cause it: {unseen:?}");
     for state in State::ALL {
-        assert!(moves.iter().any(|(_, to)| *to == state), "{state} was never reached");
+        assert!(
+            moves.iter().any(|(_, to)| *to == state),
+            "{state} was never reached: let an act of `Actors` lead there"
+        );
     }
 }
 
@@ -280,7 +283,6 @@ impl Actors {
     fn random_wait(&mut self, a: u8, b: u8) -> WaitSpec {
         let target = self.pick(b).filter(|_| a.is_multiple_of(5));
         let reference = target.map_or_else(|| format!("ref{}", a % 3), |id| format!("work:{id}"));
-        let kinds = [WaitKind::User, WaitKind::Approval, WaitKind::External, WaitKind::Tool, WaitKind::Auth];
         let policies = [
             OnTimeout::TimeOut,
             OnTimeout::Fail,
@@ -299,7 +301,7 @@ impl Actors {
             endless: a.is_multiple_of(8),
             on_timeout,
             default: (on_timeout == OnTimeout::Default).then(|| payload("default")),
-            ..self.world.spec(&reference, kinds[usize::from(a) % 5])
+            ..self.world.spec(&reference, WaitKind::ALL[usize::from(a) % WaitKind::ALL.len()])
         }
     }
 
@@ -387,12 +389,17 @@ impl Actors {
         let fence = self.world.row(work).fence.saturating_sub(u64::from(c.is_multiple_of(7)));
         let sighting =
             seen[usize::from(c) % seen.len()].map(|seen| Sighting { fence, seen, detail: "pid 7".into() });
-        self.judged(work, watched, sighting);
+        if b >= 224 {
+            plan::carry_out(&mut self.world, work, sighting.as_ref());
+        } else {
+            self.judged(work, watched, sighting);
+        }
     }
 
     /// 9 and 10: which verdicts a sweeper may reach, and from which evidence.
     fn judged(&mut self, work: WorkId, watched: u64, sighting: Option<Sighting>) -> Ticked {
-        comes_true(&self.world, work);
+        forecast::comes_true(&self.world, work);
+        plan::comes_true(&self.world, work);
         let before = self.world.row(work).clone();
         let events = self.world.events();
         let ticked = self.world.tick_with(work, watched, sighting);

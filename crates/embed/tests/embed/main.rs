@@ -2,6 +2,7 @@
 
 mod bed;
 mod examples;
+mod intake;
 mod leased;
 mod open;
 mod restart;

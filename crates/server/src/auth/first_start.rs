@@ -41,13 +41,18 @@ pub enum FirstStart {
 }
 
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FirstStartError {
     #[error(transparent)]
     Ledger(#[from] Error),
     #[error(
         "the admin token cannot be written to {path}: {error}. Make the folder writable, or set token_file"
     )]
-    File { path: PathBuf, error: io::Error },
+    File {
+        path: PathBuf,
+        #[source]
+        error: io::Error,
+    },
     #[error("the given token has fewer than {SHORTEST} characters. Take one of `openssl rand -hex 32`")]
     Short,
 }

@@ -37,6 +37,9 @@ use strangers::Strangers;
 pub(crate) use strangers::network;
 use tenure_api::wire::Scope;
 
+/// The tenant of a request that names none.
+pub(crate) const DEFAULT_TENANT: &str = "default";
+
 /// How long a verified token is cached; a revocation in this process takes effect at once.
 const BELIEVED: Duration = Duration::from_secs(1);
 /// The number of genuine tokens in the cache. Wrong ones are not cached: they could evict the others.
@@ -120,14 +123,13 @@ impl Authenticated {
 
     /// The tenant of a request, which must be one of the credential's.
     pub fn tenant(&self, asked: Option<&str>) -> Result<String, Refusal> {
-        const DEFAULT: &str = "default";
         match (asked, &self.tenants) {
             (Some(tenant), tenants) if tenants.allow(tenant) => Ok(tenant.to_owned()),
             (Some(tenant), _) => {
                 Err(Refusal::new(Code::NotFound, format!("Tenant {tenant} is not one of yours.")))
             }
             (None, Tenants::Only(list)) if list.len() == 1 => Ok(list[0].clone()),
-            (None, tenants) if tenants.allow(DEFAULT) => Ok(DEFAULT.to_owned()),
+            (None, tenants) if tenants.allow(DEFAULT_TENANT) => Ok(DEFAULT_TENANT.to_owned()),
             (None, _) => Err(Refusal::new(
                 Code::Invalid,
                 "Your credential has several tenants: name one of them in `tenant`.",

@@ -13,7 +13,7 @@ impl Scopes {
 
     /// All scopes that a machine can have.
     pub fn of_machines() -> Self {
-        Self::all().iter().filter(|scope| !is_persons_only(*scope)).collect()
+        Self::all().iter().filter(|scope| !scope.is_for_people_only()).collect()
     }
 
     pub fn has(self, scope: Scope) -> bool {
@@ -35,12 +35,8 @@ impl Scopes {
 
     /// A scope in this set that no machine can have.
     pub fn persons_only(self) -> Option<Scope> {
-        self.iter().find(|scope| is_persons_only(*scope))
+        self.iter().find(|scope| scope.is_for_people_only())
     }
-}
-
-fn is_persons_only(scope: Scope) -> bool {
-    matches!(scope, Scope::Approve | Scope::Replay)
 }
 
 impl FromIterator<Scope> for Scopes {

@@ -91,6 +91,23 @@ async fn unknown_revoked_and_expired_tokens_are_distinguished() {
     assert_eq!(auth.identify(secret.reveal(), None).await.unwrap().err(), Some(Denied::Expired));
 }
 
+#[test]
+fn the_pages_have_every_scope() {
+    let http = include_str!("../../../../docs/http.md");
+    let security = include_str!("../../../../docs/security.md");
+    let head = security.lines().find(|line| line.starts_with("| | `view` |")).unwrap();
+    for scope in Scope::ALL {
+        assert!(
+            http.contains(&format!("\n| `{scope}` | ")),
+            "docs/http.md has no row for `{scope}`: add one"
+        );
+        assert!(
+            head.contains(&format!(" `{scope}` |")),
+            "docs/security.md has no column for `{scope}`: add one"
+        );
+    }
+}
+
 #[tokio::test]
 async fn machines_never_have_the_scopes_of_people() {
     let ledger = ledger().await;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use tenure_core::{
     Refusal, limits,
     model::WaitKind,
-    policy::{Jitter, LeaseTimings, OnExpiry, RetryPolicy, Timeouts, WorkPolicy},
+    policy::{Jitter, LeaseTimings, OnExpiry, OnStalled, RetryPolicy, Spinning, Timeouts, WorkPolicy},
     quota::Quota,
 };
 use toml::Spanned;
@@ -16,6 +16,7 @@ use super::{
     anchor::AnchorSection,
     config_source::{ConfigSource, Secret},
     period::Period,
+    progress::{self, KindName, KindSection, SpinningSection},
     tools::{self, BudgetSection, CommandSection, PolicySection, ToolName, ToolSection},
 };
 
@@ -290,21 +291,36 @@ struct SourceSection {
     timeouts: Option<TimeoutSection>,
     on_expiry: Option<OnExpiry>,
     waits: BTreeMap<WaitKind, Period>,
+    spinning: Option<Spanned<SpinningSection>>,
+    stalled: Option<OnStalled>,
+    kinds: BTreeMap<KindName, KindSection>,
 }
 
 impl SourceSection {
-    fn over(self, base: &Source) -> Source {
+    fn over(self, base: &Source, at: &ConfigSource<'_>) -> Result<Source, ConfigError> {
+        let lease = self.lease.map_or(base.policy.lease, |lease| lease.0);
+        // An inherited time is at least the lease of this source.
+        let inherited =
+            |spinning: Spinning| Spinning { after_ms: spinning.after_ms.max(lease.ttl_ms), ..spinning };
+        let spinning = match &self.spinning {
+            Some(section) => Some(SpinningSection::settle(section, &lease, at)?),
+            None => base.policy.spinning.map(inherited),
+        };
+        let kinds = progress::kinds(self.kinds, &base.kinds, &lease, at)?;
         let mut waits = base.waits.clone();
         waits.extend(self.waits.into_iter().map(|(kind, period)| (kind, period.0)));
-        Source {
+        Ok(Source {
             policy: WorkPolicy {
-                lease: self.lease.map_or(base.policy.lease, |lease| lease.0),
+                lease,
+                spinning,
+                stalled: self.stalled.unwrap_or(base.policy.stalled),
                 on_expiry: self.on_expiry.unwrap_or(base.policy.on_expiry),
                 retry: self.retry.map_or(base.policy.retry, |retry| retry.0),
                 timeouts: self.timeouts.map_or(base.policy.timeouts, |timeouts| timeouts.0),
             },
             waits,
-        }
+            kinds,
+        })
     }
 }
 
@@ -393,7 +409,7 @@ fn checked(policy: WorkPolicy) -> Result<WorkPolicy, String> {
 }
 
 /// The core names its own fields (`ttl_ms`); in the file they are written with a unit and are called `ttl`.
-fn as_written(refusal: Refusal) -> String {
+pub(super) fn as_written(refusal: Refusal) -> String {
     refusal.detail.replace("_ms", "")
 }
 
@@ -439,10 +455,12 @@ impl File {
             None => database(self.db, self.db_env, self.db_file, at)?,
         };
         let db = Database::parse(&written.unwrap_or_else(|| DEFAULT_DB.to_owned()));
-        let base = self.defaults.over(&Source::default());
+        let base = self.defaults.over(&Source::default(), at)?;
         let mut sources: BTreeMap<String, Source> =
             tenure_core::policy::BUILT_IN_SOURCES.map(|name| (name.to_owned(), base.clone())).into();
-        sources.extend(self.sources.into_iter().map(|(name, section)| (name.0, section.over(&base))));
+        for (name, section) in self.sources {
+            sources.insert(name.0, section.over(&base, at)?);
+        }
         let anchor = self.anchor.map(|section| {
             let line = at.line(&section);
             section.into_inner().settle(at, line)

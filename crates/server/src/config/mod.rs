@@ -8,6 +8,7 @@ mod config_source;
 mod error;
 mod file;
 mod period;
+mod progress;
 mod tools;
 
 use std::{
@@ -22,7 +23,7 @@ use std::{
 use tenure_core::{
     command::ReplayLimits,
     model::WaitKind,
-    policy::{Settings, WorkPolicy},
+    policy::{KindPolicy, Settings, WorkPolicy},
     quota::Quota,
 };
 
@@ -189,6 +190,8 @@ pub struct Source {
     pub policy: WorkPolicy,
     /// The deadline of waits without one, by kind.
     pub waits: BTreeMap<WaitKind, Duration>,
+    /// By kind of work.
+    pub kinds: BTreeMap<String, KindPolicy>,
 }
 
 /// Flags and environment, which override the file.
@@ -264,7 +267,10 @@ impl Live {
     pub fn settings(&self) -> Settings {
         let settings = Settings::default().with_quota(self.quotas.ledger);
         self.sources.iter().fold(settings, |settings, (name, source)| {
-            settings.with_source(name, source.policy).expect("checked when the file was read")
+            let settings = settings.with_source(name, source.policy).expect("checked when the file was read");
+            source.kinds.iter().fold(settings, |settings, (kind, policy)| {
+                settings.with_kind(name, kind, *policy).expect("checked when the file was read")
+            })
         })
     }
 }

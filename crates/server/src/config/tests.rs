@@ -1,5 +1,7 @@
 //! An operator's mistakes, each with the line and the fix that the error must name.
 
+use tenure_core::policy::{OnSpinning, OnStalled};
+
 use super::*;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
@@ -35,7 +37,36 @@ fn sources_start_from_the_defaults_and_override_them() {
     assert_eq!(telegram.waits[&WaitKind::User], Duration::from_secs(3_600));
     assert_eq!(telegram.waits[&WaitKind::Approval], Duration::from_secs(7_200));
     assert_eq!(live.sources["manual"].policy.lease.ttl_ms, 9_000);
-    assert!(live.settings().policy("telegram", &Default::default()).is_ok());
+    assert!(live.settings().policy("telegram", "reply", &Default::default()).is_ok());
+}
+
+#[test]
+fn kinds_inherit_from_their_source_and_it_from_the_defaults() {
+    let text = r#"
+        [defaults]
+        spinning = { after = "10m" }
+        stalled = "prompt"
+
+        [defaults.kinds.digest]
+        stalled = "page"
+
+        [sources.telegram]
+        lease = { ttl = "15m", renew = "5m", grace = "1s" }
+
+        [sources.telegram.kinds.reply]
+        spinning = { after = "20m", then = "stop_renewing" }
+    "#;
+    let settings = parse(text).unwrap().live.settings();
+    let of = |system: &str, kind: &str| {
+        let policy = settings.policy(system, kind, &Default::default()).unwrap();
+        let spinning = policy.spinning.unwrap();
+        (spinning.after_ms / 60_000, spinning.then, policy.stalled)
+    };
+    assert_eq!(of("manual", "reply"), (10, OnSpinning::Mark, OnStalled::Prompt));
+    assert_eq!(of("manual", "digest"), (10, OnSpinning::Mark, OnStalled::Page));
+    assert_eq!(of("telegram", "digest"), (15, OnSpinning::Mark, OnStalled::Page));
+    assert_eq!(of("telegram", "reply"), (20, OnSpinning::StopRenewing, OnStalled::Prompt));
+    assert_eq!(parse("").unwrap().live.settings().first_spinning(), None, "nothing is judged unless asked");
 }
 
 #[test]
@@ -79,6 +110,11 @@ fn every_mistake_names_its_line_and_its_fix() {
         ("[sources.x]\nretry = { max_attempts = 0 }", 2, "max_attempts ≥ 1"),
         ("[sources.x]\n\ntimeouts = { start = \"0s\" }", 3, "leave it out for no deadline"),
         ("[sources.x]\nleese = 1", 2, "did you mean `lease`?"),
+        ("[sources.x]\n\nspinning = { after = \"44s\" }", 3, "after must be at least that, not 44000"),
+        ("[sources.x.kinds.y]\nspinning = { after = \"1s\" }", 2, "after must be at least that"),
+        ("[sources.x]\nspinning = { after = \"5m\", then = \"kill\" }", 2, "unknown value `kill`"),
+        ("[sources.x]\nstalled = \"retry\"", 2, "unknown value `retry`"),
+        ("[sources.x.kinds.y]\nlease = 1", 2, "unknown key `lease`"),
         ("[sources.x]\nwaits = { usr = \"1h\" }", 2, "unknown value `usr`"),
         ("[alerts]\nstaled = 3", 2, "did you mean `stalled`?"),
         ("\n[sources.\"\"]", 2, "`source` is empty"),
@@ -200,8 +236,10 @@ fn the_file_of_the_reference_page_is_sound_and_says_the_defaults() {
     let (mail, default) = (&written.live.tools.get("send_email").facts, &plain.live.tools.get("x").facts);
     assert_eq!((mail.native_window_ms, mail.approval_ms), (default.native_window_ms, default.approval_ms));
     assert_eq!((mail.retry, mail.max_unknowns), (default.retry, default.max_unknowns));
-    for (kind, after) in &written.live.sources["manual"].waits {
-        assert_eq!(after.as_millis(), u128::from(kind.default_timeout_ms()), "{kind:?}");
+    for kind in WaitKind::ALL {
+        let after = written.live.sources["manual"].waits.get(&kind).map(Duration::as_millis);
+        let default = u128::from(kind.default_timeout_ms());
+        assert_eq!(after, Some(default), "`waits` in docs/configuration.md: {kind:?} in ms");
     }
 }
 

@@ -201,8 +201,8 @@ pub(crate) async fn claim(
     };
     let max = body.max.unwrap_or(1).clamp(1, LOOKUPS_MAX) as usize;
     let (caller, for_ms) = (who.caller(), body.for_ms.unwrap_or(LOOKUP_MS));
-    let patience = body.wait_ms.map(Duration::from_millis).unwrap_or_default().min(WAIT_MAX);
-    let until = Instant::now() + patience;
+    let timeout = body.wait_ms.map(Duration::from_millis).unwrap_or_default().min(WAIT_MAX);
+    let until = Instant::now() + timeout;
     let open = app.auth.open_call(&who.session);
     let taken = loop {
         // Registered before the look, so that a command that comes into doubt afterwards wakes this call.

@@ -62,6 +62,7 @@ pub(crate) const fn status(code: Code) -> StatusCode {
         Code::Ambiguous
         | Code::IdempotencyMismatch
         | Code::StateChanged
+        | Code::PlanStale
         | Code::Busy
         | Code::NotClaimable
         | Code::LeaseLost
@@ -69,6 +70,7 @@ pub(crate) const fn status(code: Code) -> StatusCode {
         | Code::IllegalState
         | Code::Terminal
         | Code::CancelDeadline
+        | Code::Spinning
         | Code::CancelRequested
         | Code::StepMismatch
         | Code::OwnerBound
@@ -111,6 +113,7 @@ const fn code_of(code: CoreCode) -> Code {
         CoreCode::IllegalState => Code::IllegalState,
         CoreCode::Terminal => Code::Terminal,
         CoreCode::CancelDeadline => Code::CancelDeadline,
+        CoreCode::Spinning => Code::Spinning,
         CoreCode::CancelRequested => Code::CancelRequested,
         CoreCode::ResultMissing => Code::ResultMissing,
         CoreCode::StepMismatch => Code::StepMismatch,
@@ -125,6 +128,7 @@ const fn code_of(code: CoreCode) -> Code {
         CoreCode::AnswerMismatch => Code::AnswerMismatch,
         CoreCode::NoLongerRetained => Code::NoLongerRetained,
         CoreCode::StateChanged => Code::StateChanged,
+        CoreCode::PlanStale => Code::PlanStale,
         CoreCode::PolicyStale => Code::PolicyStale,
         CoreCode::PolicyDenied => Code::PolicyDenied,
         CoreCode::ApprovalRequired => Code::ApprovalRequired,
@@ -185,6 +189,16 @@ impl Problem {
         problem.extensions.insert("parameter".to_owned(), json!(name));
         problem.extensions.insert("known".to_owned(), json!(known));
         problem
+    }
+
+    /// Nothing was done: this is the recovery plan now.
+    pub fn stale_plan(plan: &str, rows: Value) -> Self {
+        let detail = format!(
+            "The ledger has changed since that plan, or the filter is another one: the plan is {plan} now. Nothing was \
+             done. Look at its rows, and apply it by its new id."
+        );
+        let extensions = [("plan".to_owned(), json!(plan)), ("rows".to_owned(), rows)].into();
+        Self { extensions, ..Self::new(Code::PlanStale, detail) }
     }
 
     /// Nothing was done; a retry after this time can succeed.

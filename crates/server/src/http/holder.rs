@@ -6,12 +6,24 @@ use axum::extract::State;
 use tenure_api::wire as w;
 use tenure_core::{WorkId, action::CloseOut};
 use tenure_store::{LeaseRef, NewWait};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{App, Body, Json, JsonResult, Problem, Segments, Who, error::Problems};
 use crate::{
     evaluator::EvaluationInput,
     wire::{self, ToCore},
 };
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(accept))
+        .routes(routes!(progress))
+        .routes(routes!(release))
+        .routes(routes!(fail))
+        .routes(routes!(wait))
+        .routes(routes!(close_out))
+        .routes(routes!(complete))
+}
 
 fn lease(id: &str, fence: u64, token: String) -> Result<LeaseRef, Problem> {
     Ok(LeaseRef { work: id.parse::<WorkId>()?, fence, token })

@@ -23,6 +23,7 @@ mod recovery;
 mod schedules;
 mod steps;
 mod stream;
+mod stuck;
 mod tokens;
 mod waits;
 mod work;
@@ -80,13 +81,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(work::explain))
         .routes(routes!(claim::claim))
         .routes(routes!(claim::renew))
-        .routes(routes!(holder::accept))
-        .routes(routes!(holder::progress))
-        .routes(routes!(holder::release))
-        .routes(routes!(holder::fail))
-        .routes(routes!(holder::wait))
-        .routes(routes!(holder::close_out))
-        .routes(routes!(holder::complete))
+        .merge(holder::routes())
         .routes(routes!(steps::put))
         .routes(routes!(operate::cancel))
         .routes(routes!(operate::abandon))
@@ -123,6 +118,9 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(schedules::resume))
         .routes(routes!(schedules::run_now))
         .routes(routes!(recovery::victims))
+        .routes(routes!(recovery::plan))
+        .routes(routes!(recovery::apply))
+        .routes(routes!(stuck::get))
         .routes(routes!(workers::list))
         .routes(routes!(workers::drain))
         .routes(routes!(events::list))

@@ -154,9 +154,9 @@ pub(crate) async fn get(
     let work = match query.wait {
         None => caller.work(id).await?,
         Some(w::Until::Terminal) => {
-            let patience = query.timeout_ms.map_or(POLL, Duration::from_millis).min(POLL_MAX);
+            let timeout = query.timeout_ms.map_or(POLL, Duration::from_millis).min(POLL_MAX);
             let open = app.auth.open_call(&who.session);
-            let work = ended(&app, &caller, &open, id, Instant::now() + patience).await?;
+            let work = ended(&app, &caller, &open, id, Instant::now() + timeout).await?;
             app.doors.end_of_poll(&who.session).await?;
             work
         }

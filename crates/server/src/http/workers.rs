@@ -1,7 +1,7 @@
-//! Workers, as seen through their leases, and draining one from outside.
+//! Workers, as seen through their leases and their waiting claims, and draining one from outside.
 
 use tenure_api::wire as w;
-use tenure_core::{Code, Refusal, State, Work};
+use tenure_core::{Code, Phase, Refusal, State, Work};
 use tenure_store::{Caller, Error, WorkFilter};
 
 use super::{Body, Json, JsonResult, Problem, Segments, Who, error::Problems};
@@ -9,7 +9,7 @@ use crate::wire::{self, ToWire};
 
 const PAGE: usize = 1_000;
 
-/// Lists the workers that hold leases.
+/// Lists the workers that hold leases, and those whose claims wait for work at this daemon.
 #[utoipa::path(get, path = "/v1/workers", tag = "worker", security(("token" = ["view"])),
     responses((status = 200, description = "The workers.", body = w::Page<w::WorkerView>), Problems))]
 pub(crate) async fn list(who: Who) -> JsonResult<w::Page<w::WorkerView>> {
@@ -48,10 +48,23 @@ pub(crate) async fn drain(
                     pull(&caller, lever, work, &body.reason, &mut report).await?;
                 }
             }
-            w::Lever::StopClaiming | w::Lever::RevokeWaits | w::Lever::Flush => {
-                let because = "Only the worker itself can release this one: ask it to drain.".to_owned();
-                report.deferred.push(w::Deferred { lever: lever.into(), work: None, because });
+            w::Lever::RevokeWaits => {
+                for work in &parked(&caller, &id, body.incarnation.as_deref()).await? {
+                    revoke(&caller, work, &body.reason, &mut report).await?;
+                }
             }
+            w::Lever::StopClaiming => defer(
+                &mut report,
+                lever,
+                "Only the worker itself can stop its claims, and until then it may claim released work again: send \
+                 its process SIGTERM.",
+            ),
+            w::Lever::Flush => defer(
+                &mut report,
+                lever,
+                "Only the worker itself can deliver the outcomes that it has decided: send its process SIGTERM, which \
+                 delivers them before it ends.",
+            ),
         }
     }
     Ok(Json(report))
@@ -65,16 +78,61 @@ async fn held(caller: &Caller, worker: &str, incarnation: Option<&str>) -> Resul
         let holder = work.body.holder.as_ref();
         incarnation.is_none_or(|wanted| holder.is_some_and(|holder| holder.incarnation == wanted))
     };
-    let mut held = Vec::new();
+    every(caller, &filter, theirs).await
+}
+
+async fn every(
+    caller: &Caller,
+    filter: &WorkFilter,
+    theirs: impl Fn(&Work) -> bool,
+) -> Result<Vec<Work>, Problem> {
+    let mut works = Vec::new();
     let mut before = None;
     loop {
-        let page = caller.list(&filter, before, PAGE).await?;
+        let page = caller.list(filter, before, PAGE).await?;
         before = page.next().copied();
-        held.extend(page.rows.into_iter().filter(theirs));
+        works.extend(page.rows.into_iter().filter(&theirs));
         if before.is_none() {
-            return Ok(held);
+            return Ok(works);
         }
     }
+}
+
+/// A lever that no work item is affected by.
+fn defer(report: &mut w::DrainReport, lever: w::Lever, because: &str) {
+    report.deferred.push(w::Deferred { lever: lever.into(), work: None, because: because.to_owned() });
+}
+
+/// The waiting work items that only this worker may continue. Others go on with any worker once they are answered, and
+/// keep their waits.
+async fn parked(caller: &Caller, worker: &str, incarnation: Option<&str>) -> Result<Vec<Work>, Problem> {
+    let filter = WorkFilter { phase: Some(Phase::Waiting), ..WorkFilter::default() };
+    let theirs = |work: &Work| {
+        let first = work.body.first_started.as_ref().filter(|_| work.owner_bound_started());
+        first.is_some_and(|first| {
+            first.worker == worker && incarnation.is_none_or(|wanted| first.incarnation == wanted)
+        })
+    };
+    every(caller, &filter, theirs).await
+}
+
+/// Its owner finds the waits cancelled, and goes on without answers.
+async fn revoke(
+    caller: &Caller,
+    work: &Work,
+    reason: &str,
+    report: &mut w::DrainReport,
+) -> Result<(), Problem> {
+    let lever = w::Lever::RevokeWaits.into();
+    let id = Some(work.id.to_string().into());
+    match caller.revoke_waits(work.id, reason).await {
+        Ok(_) => report.confirmed.push(w::Pulled { lever, work: id }),
+        Err(Error::Refused(refusal)) => {
+            report.deferred.push(w::Deferred { lever, work: id, because: refusal.detail });
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
 }
 
 /// A work item that refuses is reported and does not stop the others.

@@ -24,6 +24,16 @@ pub(super) struct Known {
     /// When it entered its current state, if this process saw it.
     pub since: Option<Millis>,
     pub failed: bool,
+    /// When it was found to have lost its holder, until it runs again or ends.
+    pub lost: Option<Millis>,
+    /// Recovery has decided about that loss.
+    pub decided: bool,
+}
+
+impl Known {
+    fn new(labels: Arc<Labels>, timed: Arc<Labels>, failed: bool) -> Self {
+        Self { labels, timed, since: None, failed, lost: None, decided: false }
+    }
 }
 
 pub(super) struct Memory {
@@ -60,14 +70,14 @@ impl Memory {
 
     pub fn learn(&mut self, work: &Work) {
         let (labels, timed) = self.labels_of(&work.spec);
-        self.known.put(work.id, Known { labels, timed, since: None, failed: work.body.failures > 0 });
+        self.known.put(work.id, Known::new(labels, timed, work.body.failures > 0));
     }
 
     /// The state of the event's work item; its creation event supplies it.
     pub fn of(&mut self, event: &Event) -> Option<&mut Known> {
         if let Fact::WorkCreated(created) = &event.fact {
             let (labels, timed) = self.labels_of(&created.spec);
-            self.known.put(event.work, Known { labels, timed, since: None, failed: false });
+            self.known.put(event.work, Known::new(labels, timed, false));
         }
         self.known.get(event.work)
     }

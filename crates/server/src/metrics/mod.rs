@@ -91,6 +91,12 @@ struct OfModel {
     kind: &'static str,
 }
 
+/// How far recovery has come: to its verdict, or to the next holder.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfRecovery {
+    until: &'static str,
+}
+
 type ByWork = Family<Labels, Counter>;
 type GaugeBy<L> = Family<L, Gauge>;
 
@@ -111,6 +117,7 @@ pub struct Metrics {
     late_writes: ByWork,
     tokens: Family<OfModel, Counter>,
     in_state: Family<OfWorkState, Histogram>,
+    recovery: Family<OfRecovery, Histogram>,
     duplicates: Counter,
     key_reuse: Counter,
     requests: Family<Request, Counter>,
@@ -121,6 +128,7 @@ pub struct Metrics {
     in_flight: Gauge,
     expired_leases: Gauge,
     waits: GaugeBy<OfKind>,
+    idle_workers: GaugeBy<OfKind>,
     renewals_refused: Counter,
     server_changes: Counter,
     clock_jumps: Counter,
@@ -156,6 +164,7 @@ impl Default for Metrics {
             late_writes: Family::default(),
             tokens: Family::default(),
             in_state: Family::new_with_constructor(|| Histogram::new(TIME_IN_STATE)),
+            recovery: Family::new_with_constructor(|| Histogram::new(TIME_IN_STATE)),
             duplicates: Counter::default(),
             key_reuse: Counter::default(),
             requests: Family::default(),
@@ -166,6 +175,7 @@ impl Default for Metrics {
             in_flight: Gauge::default(),
             expired_leases: Gauge::default(),
             waits: Family::default(),
+            idle_workers: Family::default(),
             renewals_refused: Counter::default(),
             server_changes: Counter::default(),
             clock_jumps: Counter::default(),
@@ -186,6 +196,9 @@ impl Default for Metrics {
         metrics
     }
 }
+
+/// The kinds of idle workers that have a label of their own.
+const KINDS_MAX: usize = 100;
 
 /// Seconds: from a quick tool call to a person who answers the next day.
 const TIME_IN_STATE: [f64; 12] =
@@ -230,6 +243,12 @@ impl Metrics {
             Unit::Seconds,
             self.in_state.clone(),
         );
+        r.register_with_unit(
+            "recovery",
+            "Time from a recorded lapse or proof of death to the verdict, or until the work item runs again, if this process saw both",
+            Unit::Seconds,
+            self.recovery.clone(),
+        );
         r.register(
             "duplicate_deliveries",
             "Ingests of a work item that existed already",
@@ -257,6 +276,11 @@ impl Metrics {
             self.expired_leases.clone(),
         );
         r.register("waits", "Open waits by kind", self.waits.clone());
+        r.register(
+            "idle_workers",
+            "Workers whose claims wait for work at this daemon, by kind; without a kind, they claim any",
+            self.idle_workers.clone(),
+        );
         r.register("renewals_refused", "Renewals that were refused", self.renewals_refused.clone());
         r.register("clock_jumps", "Detected jumps of the system clock", self.clock_jumps.clone());
         r.register_with_unit(
@@ -361,6 +385,8 @@ impl Metrics {
             Fact::Late(_) => _ = self.late_writes.get_or_create(labels).inc(),
             _ => {}
         }
+        self.count_recovery(event, known);
+        let labels = &*known.labels;
         let moved = event.from != Some(event.to);
         if !moved {
             return;
@@ -381,6 +407,31 @@ impl Metrics {
             if event.to.is_success() && known.failed {
                 self.retry_successes.get_or_create(labels).inc();
             }
+        }
+    }
+
+    /// How long a work item that lost its holder takes to a verdict, and to run again. An end or a person's decision is
+    /// no recovery.
+    fn count_recovery(&self, event: &Event, known: &mut Known) {
+        let took = |until: &'static str, lost: Millis| {
+            let seconds = (event.at - lost).max(0) as f64 / 1_000.0;
+            self.recovery.get_or_create(&OfRecovery { until }).observe(seconds);
+        };
+        match (&event.fact, known.lost) {
+            (Fact::LeaseLapsed(_), _) => (known.lost, known.decided) = (Some(event.at), false),
+            (Fact::Recovered(_), Some(lost)) if !known.decided => {
+                known.decided = true;
+                took("verdict", lost);
+            }
+            _ => {}
+        }
+        match (event.to, known.lost) {
+            (State::Running | State::CancelRequested, Some(lost)) => {
+                known.lost = None;
+                took("running", lost);
+            }
+            (State::Quarantined, Some(_)) => known.lost = None,
+            _ => {}
         }
     }
 
@@ -433,6 +484,10 @@ impl Metrics {
             let kind = crate::wire::ToWire::to_wire(*kind).to_string();
             self.waits.get_or_create(&OfKind { kind }).set(of.open as i64);
         }
+        self.idle_workers.clear();
+        for (kind, workers) in idle_by_kind(ledger) {
+            self.idle_workers.get_or_create(&OfKind { kind }).set(workers as i64);
+        }
         self.intake_paused.clear();
         for pause in ledger.pauses().iter() {
             let tenant = pause.tenant.clone().unwrap_or_default();
@@ -459,6 +514,24 @@ impl Metrics {
         encode(&mut text, &self.registry).expect("a String takes all text");
         Ok(text)
     }
+}
+
+/// A worker may name any kind: the largest groups are named, the others are summed up as those of sources are.
+fn idle_by_kind(ledger: &Ledger) -> Vec<(String, u64)> {
+    let mut kinds: Vec<(String, u64)> = ledger
+        .idle_by_kind()
+        .into_iter()
+        .map(|(kind, workers)| (kind.unwrap_or_default(), workers))
+        .collect();
+    kinds.sort_by_key(|(_, workers)| std::cmp::Reverse(*workers));
+    let rest: u64 = kinds.split_off(kinds.len().min(KINDS_MAX)).iter().map(|(_, workers)| workers).sum();
+    if rest > 0 {
+        match kinds.iter_mut().find(|(kind, _)| kind == "other") {
+            Some((_, workers)) => *workers += rest,
+            None => kinds.push(("other".to_owned(), rest)),
+        }
+    }
+    kinds
 }
 
 fn seconds(ms: Millis) -> i64 {

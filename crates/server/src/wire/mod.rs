@@ -11,6 +11,7 @@ mod grant;
 mod intake;
 mod recovery;
 mod schedule;
+mod stuck;
 mod token;
 mod twins;
 mod wait;
@@ -24,8 +25,9 @@ pub(crate) use event::event;
 pub(crate) use given::{claimant, close_out, decide, failure, new_wait, new_work, usage};
 pub(crate) use grant::{ack, grant, renewal, resolved, step, waiting};
 pub(crate) use intake::{intake_change, intake_pause};
-pub(crate) use recovery::{forecast, victim};
+pub(crate) use recovery::{forecast, recovery_row, victim};
 pub(crate) use schedule::{new_schedule, schedule, schedule_change};
+pub(crate) use stuck::stuck;
 pub(crate) use token::{new_token, pruning, token};
 pub(crate) use twins::{ToCore, ToWire};
 pub(crate) use wait::wait;
@@ -36,7 +38,7 @@ use serde_json::Value;
 use tenure_api::wire::Timestamp;
 use tenure_core::{Actor, Evidence, Millis, Payload};
 
-fn at(ms: Millis) -> Timestamp {
+pub(crate) fn at(ms: Millis) -> Timestamp {
     Timestamp(ms)
 }
 

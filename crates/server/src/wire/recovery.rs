@@ -1,8 +1,8 @@
-//! Forecasts and work items at risk.
+//! Forecasts, work items at risk, and recovery plans.
 
 use tenure_api::wire as w;
 use tenure_core::{Command, Millis, Work, work::forecast::Forecast};
-use tenure_store::AtRisk;
+use tenure_store::{AtRisk, PlannedRecovery};
 
 use super::{ToWire, at, work::lease};
 
@@ -28,11 +28,7 @@ pub(crate) fn victim(work: &Work, risk: &AtRisk, last: Option<&Command>, now: Mi
         work: work.id.to_string().into(),
         seq: work.seq,
         title: spec.label().to_owned(),
-        source: w::Source {
-            system: spec.source.system.clone(),
-            id: spec.source.id.clone(),
-            run_id: spec.source.run_id.clone(),
-        },
+        source: source(work),
         kind: spec.kind.clone(),
         tenant: spec.tenant.clone(),
         session: spec.session.clone(),
@@ -41,14 +37,49 @@ pub(crate) fn victim(work: &Work, risk: &AtRisk, last: Option<&Command>, now: Mi
         step: work.body.step.clone(),
         lease: lease(work, now),
         last_receipt: last.and_then(last_receipt),
-        possibly_done: risk
-            .commands
-            .iter()
-            .filter(|command| command.is_worker() && command.state.is_unsettled())
-            .map(possible_effect)
-            .collect(),
+        possibly_done: possibly_done(&risk.commands),
         if_silent: forecast(&risk.forecast),
     }
+}
+
+pub(crate) fn recovery_row(planned: &PlannedRecovery, last: Option<&Command>, now: Millis) -> w::RecoveryRow {
+    let PlannedRecovery { work, row, commands, .. } = planned;
+    let spec = &work.spec;
+    w::RecoveryRow {
+        work: work.id.to_string().into(),
+        seq: row.seq,
+        title: spec.label().to_owned(),
+        source: source(work),
+        kind: spec.kind.clone(),
+        tenant: spec.tenant.clone(),
+        session: spec.session.clone(),
+        state: work.state.to_wire().into(),
+        disposition: spec.disposition.to_wire().into(),
+        step: work.body.step.clone(),
+        verdict: row.verdict.map(|verdict| verdict.to_wire().into()),
+        to: row.to.to_wire().into(),
+        from_step: row.from_step.clone(),
+        rule: row.rule.to_owned(),
+        safe: row.waits_for.is_none(),
+        waits_for: row.waits_for.clone(),
+        lease: lease(work, now),
+        liveness: row.grade.map(|grade| grade.to_wire().into()),
+        proof_of_death: row.proof.clone(),
+        last_receipt: last.and_then(last_receipt),
+        possibly_done: possibly_done(commands),
+        report: work.body.reason.as_ref().and_then(|reason| reason.message.clone()),
+    }
+}
+
+fn source(work: &Work) -> w::Source {
+    let source = &work.spec.source;
+    w::Source { system: source.system.clone(), id: source.id.clone(), run_id: source.run_id.clone() }
+}
+
+/// The worker's effects of which nobody knows whether they happened.
+fn possibly_done(commands: &[Command]) -> Vec<w::PossibleEffect> {
+    let unsettled = |command: &&Command| command.is_worker() && command.state.is_unsettled();
+    commands.iter().filter(unsettled).map(possible_effect).collect()
 }
 
 fn last_receipt(command: &Command) -> Option<w::LastReceipt> {

@@ -10,9 +10,10 @@ mod c {
         command::{CommandKind, Effect, EvidenceKind, Executor, Idempotency, Planned, Risk},
         liveness::Grade,
         model::{AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, WaitKind, WaitState},
-        policy::{Jitter, OnExpiry},
+        policy::{Jitter, OnExpiry, OnStalled},
         recovery::Verdict,
         schedule::{Act, Overlap, SkipReason},
+        stuck::Cause,
     };
     pub use tenure_store::PrincipalKind;
 }
@@ -67,6 +68,7 @@ twins! {
     OnParentClose = OnParentClose { Cancel, Leave }
     OnTimeout = OnTimeout { TimeOut, Fail, Warn, Cancel, Escalate, Default }
     OnExpiry = OnExpiry { Leave, Timeout }
+    OnStalled = OnStalled { Recover, Page, Prompt }
     Jitter = Jitter { Full, Equal, None }
     WaitKind = WaitKind { Approval, Auth, User, Tool, External }
     WaitState = WaitState { Open, Answered, TimedOut, Cancelled }
@@ -81,6 +83,9 @@ twins! {
     Effect = Effect { Allow, Deny, NeedsApproval }
     EvidenceKind = EvidenceKind { Provider, Lookup, Person }
     Planned = Planned { ReuseReceipt, Execute, NeedsApproval, Blocked }
+    Cause = StuckCause {
+        InDoubt, Poison, CircularWait, UnansweredWait, LeaseLost, RetryOverdue, Spinning, NoWorker
+    }
     Overlap = Overlap { Allow, Skip }
     SkipReason = SkipReason { Overlap, Late }
     Act = ScheduleAct { Set, Pause, Resume, Run, Delete }

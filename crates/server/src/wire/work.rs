@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 use tenure_api::wire as w;
-use tenure_core::{Evidence, Millis, Payload, Usage, Wait, Work, liveness, model::Output};
+use tenure_core::{
+    Evidence, Millis, Payload, Usage, Wait, Work, activity, liveness, model::Output, policy::OnStalled,
+};
 
 use super::{ToWire, actor, at, value};
 
@@ -68,6 +70,11 @@ pub(crate) fn work(work: &Work, view: &View<'_>) -> w::Work {
             at: at(first.at),
         }),
         last_heartbeat_at: work.lease.as_ref().map(|lease| at(lease.renewed_at)),
+        last_activity_at: work.lease.as_ref().map(|_| at(activity::active_at(work))),
+        spinning_since: activity::spinning(work, view.now).map(at),
+        on_stalled: Some(spec.policy.stalled)
+            .filter(|told| *told != OnStalled::default())
+            .map(|told| told.to_wire().into()),
         waits: view.waits.iter().map(|wait| super::wait(wait, view.payloads, None)).collect(),
         next_retry_at: work.next_retry_at.map(at),
         due_at: work.due_at.map(at),

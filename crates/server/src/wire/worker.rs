@@ -1,7 +1,7 @@
-//! A worker as its leases show it.
+//! A worker as its leases and its waiting claims show it.
 
 use tenure_api::wire as w;
-use tenure_store::WorkerView;
+use tenure_store::{IdleClaim, WorkerView};
 
 use super::{ToWire, at};
 
@@ -12,8 +12,14 @@ pub(crate) fn worker(view: WorkerView) -> w::WorkerView {
         leases: view.leases as u64,
         liveness: view.grade.to_wire().into(),
         proof: view.evidence,
-        oldest_renewal_at: Some(at(view.oldest_renewal)),
+        oldest_renewal_at: view.oldest_renewal.map(at),
         missed: view.missed,
-        next_expiry_at: Some(at(view.next_expiry)),
+        next_expiry_at: view.next_expiry.map(at),
+        idle: view.idle.into_iter().map(idle).collect(),
     }
+}
+
+fn idle(claim: IdleClaim) -> w::IdleClaim {
+    let IdleClaim { kinds, sources, tenants, since, .. } = claim;
+    w::IdleClaim { kinds, sources, tenants, since: at(since) }
 }

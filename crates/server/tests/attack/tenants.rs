@@ -72,6 +72,10 @@ async fn anothers_ids_are_as_if_they_did_not_exist() {
         for path in ["/v1/work?tenant=ours", "/v1/waits?tenant=ours"] {
             assert_eq!(theirs.get(path).await.expect(200)["items"], json!([]), "{path}");
         }
+        for path in ["/v1/stuck", "/v1/stuck?tenant=ours"] {
+            let stuck = theirs.get(path).await.expect(200);
+            assert_eq!((&stuck["open"], &stuck["groups"]), (&json!(0), &json!([])), "{path}");
+        }
         theirs.get("/v1/events?tenant=ours").await.problem(404, "not_found");
         let mut foreign = work("b");
         foreign["tenant"] = json!("ours");

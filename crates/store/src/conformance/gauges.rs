@@ -2,12 +2,13 @@
 
 use tenure_core::{
     State,
+    action::ClaimFilter,
     liveness::{Grade, Liveness},
     model::WaitKind,
 };
 
-use super::{Bed, START, any, claimant, job, owner_bound, request, said_in, success};
-use crate::{Gauges, LeaseRef, NewWait, NewWork, SourceGauges, StateGauges, WaitGauges};
+use super::{Bed, PATIENCE, START, any, claimant, job, owner_bound, request, said_in, success};
+use crate::{Caller, Gauges, LeaseRef, NewWait, NewWork, SourceGauges, StateGauges, WaitGauges};
 
 fn source(gauges: &Gauges, kind: &str) -> SourceGauges {
     gauges.sources.iter().find(|source| source.kind == kind).cloned().unwrap_or_default()
@@ -89,8 +90,8 @@ pub async fn workers_show_by_their_leases(bed: &mut Bed) {
     assert!(seen.complete);
     let [ann, bob, cid] = &seen.workers[..] else { panic!("three workers, not {:#?}", seen.workers) };
     assert_eq!((ann.id.as_str(), ann.incarnation.as_str(), ann.leases), ("ann", "ann-1", 2));
-    assert_eq!((ann.oldest_renewal, ann.missed, ann.grade), (START, 1, Grade::Alive));
-    assert_eq!(ann.next_expiry, first.expires_at);
+    assert_eq!((ann.oldest_renewal, ann.missed, ann.grade), (Some(START), 1, Grade::Alive));
+    assert_eq!(ann.next_expiry, Some(first.expires_at));
     assert_eq!((ann.evidence.as_ref(), &ann.liveness), (None, &Liveness::Opaque));
     assert_eq!((bob.leases, bob.missed), (1, 0));
     assert!(cid.evidence.as_ref().is_some_and(|seen| seen.contains("it runs")), "{cid:?}");
@@ -105,6 +106,70 @@ pub async fn workers_show_by_their_leases(bed: &mut Bed) {
     bed.clock.advance(10_000 - until_expiry);
     let late = bed.machine().workers().await.unwrap();
     assert_eq!((late.workers[0].grade, late.workers[0].missed), (Grade::Silent, 6));
+}
+
+/// A claim that waits is known until its answer, and only to readers of one of its tenants.
+pub async fn idle_workers_show_by_their_claims(bed: &mut Bed) {
+    let park = |worker: &str, caller: Caller, filter: ClaimFilter| {
+        let claimant = claimant(worker, &request());
+        tokio::spawn(async move { caller.claim(claimant, filter, Some(PATIENCE)).await.unwrap() })
+    };
+    let of = |kinds: &[&str]| ClaimFilter {
+        kinds: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
+        ..any(1)
+    };
+    let within = |worker: &str, tenant: &str| bed.worker(worker).within(vec![tenant.to_owned()]);
+    let busy = bed.held(job("1"), "ann").await;
+    let ann = park("ann", bed.worker("ann"), of(&["reply", "digest"]));
+    let red = park("rex", within("rex", "red"), of(&["reply"]));
+    let blue = park("bea", within("bea", "blue"), any(1));
+    let all = bed.machine();
+    let seen = loop {
+        let seen = all.workers().await.unwrap().workers;
+        if seen.iter().map(|worker| worker.idle.len()).sum::<usize>() == 3 {
+            break seen;
+        }
+        tokio::task::yield_now().await;
+    };
+    let names: Vec<(&str, usize)> = seen.iter().map(|one| (one.id.as_str(), one.leases)).collect();
+    assert_eq!(names[0], ("ann", 1), "who holds leases comes first: {names:?}");
+    assert_eq!((seen[0].idle[0].kinds.join(","), &seen[0].idle[0].tenants), ("reply,digest".into(), &None));
+    assert_eq!(seen[0].next_expiry, Some(busy.expires_at));
+    let rex = seen.iter().find(|one| one.id == "rex").unwrap();
+    assert_eq!((rex.leases, rex.grade, rex.oldest_renewal), (0, Grade::Alive, None));
+    let counts = bed.ledger.idle_by_kind();
+    let count = |kind: Option<&str>| counts.get(&kind.map(str::to_owned)).copied();
+    assert_eq!((count(Some("reply")), count(Some("digest")), count(None)), (Some(2), Some(1), Some(1)));
+
+    // A reader of one tenant sees the workers that serve it, and no other tenant's name.
+    let theirs = bed.machine().within(vec!["red".to_owned()]).workers().await.unwrap().workers;
+    let mut names: Vec<(&str, usize)> = theirs.iter().map(|one| (one.id.as_str(), one.leases)).collect();
+    names.sort_unstable();
+    assert_eq!(names, [("ann", 0), ("rex", 0)], "ann serves every tenant; what she holds is not red's");
+    assert!(theirs.iter().all(|one| one.idle[0].tenants == Some(vec!["red".to_owned()])), "{theirs:?}");
+
+    // A queued work item of a kind that nobody claims says so; of foreign workers it says nothing.
+    let lonely = bed.ingest(NewWork { kind: "lonely".into(), tenant: "red".into(), ..job("2") }).await;
+    let said = bed.machine().within(vec!["red".to_owned()]).explain(lonely.id).await.unwrap();
+    for words in ["1 idle worker claims `reply`", "claims `reply` or `digest`", "none claims `lonely`"] {
+        assert!(said.sentence.contains(words), "{words}: {}", said.sentence);
+    }
+
+    // A claim that is answered is listed no more.
+    for (parked, tenant, kind) in [(ann, "default", "digest"), (red, "red", "reply"), (blue, "blue", "any")] {
+        bed.ingest(NewWork { kind: kind.into(), tenant: tenant.into(), ..job(&request()) }).await;
+        assert_eq!(parked.await.unwrap().len(), 1, "{tenant}");
+    }
+    assert!(all.workers().await.unwrap().workers.iter().all(|one| one.idle.is_empty()));
+
+    // A claim whose caller has gone away waits no more.
+    let gone = park("gus", bed.worker("gus"), of(&["other"]));
+    while all.idle_claims().await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    gone.abort();
+    assert!(gone.await.unwrap_err().is_cancelled());
+    assert!(all.idle_claims().await.unwrap().is_empty());
 }
 
 pub async fn what_this_process_did_is_counted(bed: &mut Bed) {

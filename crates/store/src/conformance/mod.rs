@@ -24,6 +24,7 @@ pub mod lease;
 pub mod life;
 pub mod operate;
 pub mod past;
+pub mod plans;
 pub mod quota;
 pub mod reads;
 pub mod recovery;
@@ -32,6 +33,7 @@ pub mod refusal;
 pub mod retention;
 pub mod schedules;
 pub mod session;
+pub mod stuck;
 pub mod tenancy;
 pub mod timers;
 pub mod waits;
@@ -170,6 +172,16 @@ macro_rules! conformance_tests {
                 clock_jumps_expire_no_living_holder,
                 a_stall_expires_no_living_holder_of_a_short_lease,
             }
+            plans {
+                a_plan_touches_nothing_and_is_named_by_its_rows,
+                exactly_the_plan_is_applied_or_nothing,
+                a_change_since_the_plan_is_never_overwritten,
+                a_plan_of_another_ledger_is_forged,
+                a_person_overrides_single_rows,
+                what_recovery_set_aside_is_reported,
+                a_proven_death_is_carried_out_at_once,
+                two_people_apply_one_plan_at_once,
+            }
             recovery {
                 rerunnable_work_goes_on,
                 started_owner_bound_work_is_left,
@@ -274,8 +286,14 @@ macro_rules! conformance_tests {
             gauges {
                 open_works_and_waits_are_counted,
                 workers_show_by_their_leases,
+                idle_workers_show_by_their_claims,
                 what_this_process_did_is_counted,
                 the_database_tells_of_itself,
+            }
+            stuck {
+                each_cause_is_found_with_its_evidence,
+                stuck_works_of_other_tenants_do_not_exist,
+                a_spinning_holder_is_found,
             }
             retention {
                 what_ended_long_ago_is_pruned,

@@ -230,8 +230,15 @@ impl Caller {
                 return Err(Refusal::new(Code::Forbidden, detail).into());
             }
         }
-        let submission = self.submission(Action::Claim(Claim { claimant, by: ClaimBy::Filter(filter) }))?;
-        self.claimed(self.ledger.queue(submission, wait, None).await?)
+        let claim = Claim { claimant: claimant.clone(), by: ClaimBy::Filter(filter.clone()) };
+        let submission = self.submission(Action::Claim(claim))?;
+        // Listed as idle until the answer, or until this call is dropped.
+        let waits = wait.map(|_| self.ledger.idle().wait(&claimant, &filter, &self.tenants));
+        let claimed = self.claimed(self.ledger.queue(submission, wait, None).await?)?;
+        if waits.is_none() && claimed.is_empty() {
+            self.ledger.idle().found_nothing(&claimant, &filter, &self.tenants);
+        }
+        Ok(claimed)
     }
 
     /// Claims all of these work items or none.
@@ -580,6 +587,11 @@ impl Caller {
         self.ack(Action::Decide { work, reason: reason.to_owned(), decision }).await
     }
 
+    /// Cancels the open waits of a work item; it continues without answers.
+    pub async fn revoke_waits(&self, work: WorkId, reason: &str) -> Result<Ack, Error> {
+        self.ack(Action::RevokeWaits { work, reason: reason.to_owned() }).await
+    }
+
     /// Cancels every open wait of a tenant's session; the work items continue without answers.
     pub async fn revoke_session_waits(
         &self,
@@ -608,7 +620,7 @@ impl Caller {
                 return Ok(acks);
             }
             for work in new {
-                match self.ack(Action::RevokeWaits { work, reason: reason.to_owned() }).await {
+                match self.revoke_waits(work, reason).await {
                     // Answered or ended in the meantime.
                     Err(Error::Refused(Refusal { code: Code::IllegalState | Code::Terminal, .. })) => {}
                     ack => acks.push(ack?),

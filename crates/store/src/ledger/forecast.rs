@@ -1,7 +1,7 @@
 //! Recovery foretold: the records around a held work item, and the core's forecast over them.
 
 use tenure_core::{
-    Command, CommandState, Work,
+    Command, CommandState, Step, Work,
     model::OnParentClose,
     work::forecast::{Beside, Forecast, forecast},
 };
@@ -17,12 +17,33 @@ pub struct AtRisk {
     pub commands: Vec<Command>,
 }
 
+/// The records around a held work item.
+pub(super) struct Around {
+    steps: Vec<Step>,
+    /// Its open commands.
+    pub commands: Vec<Command>,
+    parent: Option<Work>,
+}
+
+impl Around {
+    pub fn beside(&self) -> Beside<'_> {
+        Beside { steps: &self.steps, commands: &self.commands, parent: self.parent.as_ref() }
+    }
+}
+
 impl Ledger {
     /// None for a work item that nobody holds.
     pub async fn at_risk(&self, work: &Work) -> Result<Option<AtRisk>, Error> {
         if !work.state.holds_session() {
             return Ok(None);
         }
+        let around = self.around(work).await?;
+        let forecast = forecast(work, &around.beside(), self.now().await?);
+        Ok(forecast.map(|forecast| AtRisk { forecast, commands: around.commands }))
+    }
+
+    /// The records that recovery reads beside the work item.
+    pub(super) async fn around(&self, work: &Work) -> Result<Around, Error> {
         let commands = self.open_commands(work).await?;
         let steps = if work.body.steps > 0 { self.steps(work.id).await? } else { Vec::new() };
         let parent = match work.spec.parent {
@@ -31,9 +52,7 @@ impl Ledger {
             }
             Some(_) | None => None,
         };
-        let beside = Beside { steps: &steps, commands: &commands, parent: parent.as_ref() };
-        let forecast = forecast(work, &beside, self.now().await?);
-        Ok(forecast.map(|forecast| AtRisk { forecast, commands }))
+        Ok(Around { steps, commands, parent })
     }
 
     /// The newest command of a work item that is proven to have taken effect.

@@ -6,7 +6,7 @@ use super::Ledger;
 use crate::{CheckpointFailure, Damaged, Diagnosis, Error, writing::Stop};
 
 /// The time limit of the test query.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A sweeper runs a pass every second; after this time without one it counts as stopped.
 const SWEEP_LATE: Duration = Duration::from_secs(30);
@@ -49,7 +49,7 @@ impl Ledger {
     /// Runs a small query, and combines its result with the state of this process.
     pub async fn health(&self) -> Health {
         let asked = self.store().any_pruned();
-        let unreachable = match tokio::time::timeout(PATIENCE, asked).await {
+        let unreachable = match tokio::time::timeout(TIMEOUT, asked).await {
             // Damage is reported by name: everything else continues.
             Ok(Ok(_)) => None,
             Ok(Err(error)) if error.is_of_stored() => None,

@@ -7,15 +7,18 @@ mod due;
 mod erase;
 mod forecast;
 mod health;
+mod idle;
 mod intake;
 mod new;
 mod past;
 mod quota;
 mod reads;
+mod recovery;
 mod retention;
 mod schedules;
 mod schema;
 mod scoped;
+mod stuck;
 mod workers;
 
 use std::{
@@ -44,7 +47,7 @@ use crate::{
     job::{Job, Payloads, left, weight},
     memory,
     scheduler::Scheduler,
-    speed::AwakeCallers,
+    speed::PollingCallers,
     store::Store,
     sweeper::Sweeper,
     token,
@@ -56,8 +59,13 @@ pub use due::{Due, DueCursor, DuePage};
 pub use erase::Erased;
 pub use forecast::AtRisk;
 pub use health::Health;
+pub use idle::IdleClaim;
 pub use new::{NewWait, NewWork, new_worker};
 pub use past::{PastPage, PastWork};
+pub use recovery::{
+    AppliedPlan, ApplyPlan, PLAN_MAX, PlanFilter, PlanOverride, PlannedRecovery, RecoveryPlan, RowOutcome,
+};
+pub use stuck::StuckReport;
 pub use workers::{WorkerView, Workers};
 
 /// The limits on payloads of replies in memory, in KiB, in total and for one tenant; and how long a call
@@ -201,7 +209,7 @@ struct Inner {
     settings: RwLock<Arc<Settings>>,
     closed: watch::Sender<bool>,
     /// Present if a commit is no slower than a thread's wake-up.
-    callers: Option<AwakeCallers>,
+    callers: Option<PollingCallers>,
     rooms: Arc<quota::QuotaUsage>,
     /// The queue of callers that are bound to tenants. The writer takes submissions in order of arrival, so
     /// that without it a tenant with many submissions would go first for a long time.
@@ -210,6 +218,7 @@ struct Inner {
     swept: Mutex<Option<Instant>>,
     /// Bounds the bytes that callers load to complete their replies.
     loads: Arc<Fair>,
+    idle: idle::IdleWorkers,
 }
 
 impl Ledger {
@@ -227,7 +236,7 @@ impl Ledger {
         let store = tokio::task::spawn_blocking(move || crate::sqlite::open(&path, &wanted))
             .await
             .map_err(|e| Error::Unavailable(format!("opening the ledger was interrupted: {e}")))??;
-        Self::start(store, options, Some(AwakeCallers::default())).await
+        Self::start(store, options, Some(PollingCallers::default())).await
     }
 
     /// Opens or creates a ledger in a PostgreSQL database. Any number of processes may share it.
@@ -240,14 +249,16 @@ impl Ledger {
     async fn start(
         store: Arc<dyn Store>,
         options: Options,
-        callers: Option<AwakeCallers>,
+        callers: Option<PollingCallers>,
     ) -> Result<Self, Error> {
         let (closed, _) = watch::channel(false);
         let swept = Mutex::new(options.sweep.then(Instant::now));
         let settings = RwLock::new(Arc::new(options.settings));
         let (rooms, writes) = (Arc::default(), Fair::new(WRITES, WRITES_OF_A_TENANT));
         let loads = Fair::new(LOADS_KIB, LOADS_OF_A_TENANT_KIB);
-        let ledger = Self(Arc::new(Inner { store, settings, closed, callers, rooms, writes, swept, loads }));
+        let idle = idle::IdleWorkers::default();
+        let inner = Inner { store, settings, closed, callers, rooms, writes, swept, loads, idle };
+        let ledger = Self(Arc::new(inner));
         ledger.look_at_intake().await?;
         if options.sweep {
             let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock));
@@ -407,6 +418,16 @@ impl Ledger {
     /// Changes the sources and their defaults for future work items.
     pub fn set_settings(&self, settings: Settings) {
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// The claims that wait for work in this process.
+    pub(crate) fn idle(&self) -> &idle::IdleWorkers {
+        &self.0.idle
+    }
+
+    /// How many workers wait for each kind in this process; those that claim any kind count under None.
+    pub fn idle_by_kind(&self) -> std::collections::BTreeMap<Option<String>, u64> {
+        self.0.idle.by_kind()
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

@@ -78,7 +78,7 @@ impl NewWork {
     pub(crate) fn settle(self, settings: &Settings) -> Result<Ingest, Refusal> {
         Ok(Ingest {
             id: WorkId(Uuid::now_v7()),
-            policy: settings.policy(&self.source.system, &self.policy)?,
+            policy: settings.policy(&self.source.system, &self.kind, &self.policy)?,
             input: Payload::new(&self.input)?,
             tenant: self.tenant,
             source: self.source,
@@ -110,7 +110,7 @@ pub struct NewWait {
     pub prompt: Option<String>,
     /// Who is asked.
     pub assignee: Option<String>,
-    /// None: 24 hours for people, 2 hours for machines, unless `endless`.
+    /// None: [`WaitKind::default_timeout_ms`], unless `endless`.
     pub timeout_ms: Option<u64>,
     /// Whether it has no deadline.
     pub endless: bool,

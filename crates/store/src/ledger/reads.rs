@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use tenure_core::{
     Attempt, Command, CommandState, Evidence, Millis, Payload, Refusal, State, Step, Wait, WaitId, Work,
     WorkId,
-    action::Tenants,
+    action::{Kinds, Tenants},
     explain::{Around, Explanation, explain},
     limits,
     refusal::Code,
@@ -158,6 +158,11 @@ impl Ledger {
 
     /// Why a work item is in its state, in one sentence, and what to do next.
     pub async fn explain(&self, id: WorkId) -> Result<Explanation, Error> {
+        self.explain_to(id, &Kinds::All).await
+    }
+
+    /// The same, for a reader of these kinds.
+    pub(super) async fn explain_to(&self, id: WorkId, kinds: &Kinds) -> Result<Explanation, Error> {
         let work = self.work(id).await?;
         let filter = WaitFilter { work: Some(id), ..WaitFilter::default() };
         let waits = self.waits(&filter, PAGE_MAX).await?;
@@ -169,7 +174,14 @@ impl Ledger {
             .collect();
         let commands = self.open_commands(&work).await?;
         let ahead = self.ahead(&work).await?;
-        let around = Around { waits: &waits, last: &last, commands: &commands, ahead: ahead.as_ref() };
+        let idle = (work.state == State::Queued).then(|| self.idle().around(&work, kinds));
+        let around = Around {
+            waits: &waits,
+            last: &last,
+            commands: &commands,
+            ahead: ahead.as_ref(),
+            idle: idle.as_ref(),
+        };
         let now = self.now().await?;
         let explained = explain(&work, &around, now);
         Ok(match self.behind(&commands, now).await? {

@@ -111,6 +111,6 @@ impl Caller {
     /// Why a work item is in its state, in one sentence, and what to do next.
     pub async fn explain(&self, id: WorkId) -> Result<Explanation, Error> {
         self.work(id).await?;
-        self.ledger.explain(id).await
+        self.ledger.explain_to(id, &self.kinds).await
     }
 }

@@ -1,4 +1,5 @@
-//! Workers, as seen through their leases: who holds what, and how certain it is that the worker is running.
+//! Workers, as seen through their leases and their waiting claims: who holds what, who waits for work, and how certain it
+//! is that the worker is running.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +8,13 @@ use tenure_core::{
     liveness::{self, Grade, Liveness, Sighting},
 };
 
-use super::{Caller, reads::PAGE_MAX};
+use super::{Caller, IdleClaim, reads::PAGE_MAX};
 use crate::{Error, WorkFilter, process};
 
 /// The limit on held work items that are read. A caller with more should query a single tenant.
 const HELD_MAX: usize = 20_000;
 
-/// An incarnation of a worker that holds at least one work item.
+/// An incarnation of a worker that holds work items, or waits for some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerView {
     /// The id of the worker.
@@ -25,7 +26,7 @@ pub struct WorkerView {
     /// How many leases it holds.
     pub leases: usize,
     /// When the lease that was renewed first was renewed.
-    pub oldest_renewal: Millis,
+    pub oldest_renewal: Option<Millis>,
     /// The renewals that the lease furthest behind has missed.
     pub missed: u32,
     /// The worst grade among its leases: a lapsed one needs attention, even if the worker renews others.
@@ -33,20 +34,22 @@ pub struct WorkerView {
     /// The state of its process, if it can be seen from this machine.
     pub evidence: Option<String>,
     /// When the first of its leases expires or expired.
-    pub next_expiry: Millis,
+    pub next_expiry: Option<Millis>,
+    /// Its claims that wait for work in this process.
+    pub idle: Vec<IdleClaim>,
 }
 
 /// Workers by id and incarnation.
 #[derive(Clone, Debug, Default)]
 pub struct Workers {
-    /// Workers that hold leases.
+    /// Workers that hold leases, and after them those that only wait for work.
     pub workers: Vec<WorkerView>,
     /// False if more work items are held than were read.
     pub complete: bool,
 }
 
 impl Caller {
-    /// The workers that hold work items of this caller's tenants.
+    /// The workers that hold work items of this caller's tenants, or wait for some in this process.
     pub async fn workers(&self) -> Result<Workers, Error> {
         let states = vec![State::Running, State::CancelRequested, State::Stalled];
         let filter = WorkFilter { states, ..WorkFilter::default() };
@@ -59,7 +62,33 @@ impl Caller {
                 break before.is_none();
             }
         };
-        Ok(Workers { workers: grouped(&held, self.ledger.now().await?), complete })
+        let mut workers = grouped(&held, self.ledger.now().await?);
+        for claim in self.idle_claims().await? {
+            let same = |worker: &&mut WorkerView| {
+                worker.id == claim.worker && worker.incarnation == claim.incarnation
+            };
+            match workers.iter_mut().find(same) {
+                Some(worker) => worker.idle.push(claim),
+                None => workers.push(waiting(claim)),
+            }
+        }
+        Ok(Workers { workers, complete })
+    }
+}
+
+/// A worker that holds nothing. It is alive: its call is open.
+fn waiting(claim: IdleClaim) -> WorkerView {
+    WorkerView {
+        id: claim.worker.clone(),
+        incarnation: claim.incarnation.clone(),
+        liveness: Liveness::Opaque,
+        leases: 0,
+        oldest_renewal: None,
+        missed: 0,
+        grade: Grade::Alive,
+        evidence: None,
+        next_expiry: None,
+        idle: vec![claim],
     }
 }
 
@@ -91,10 +120,11 @@ fn view(works: &[&Work], now: Millis) -> Option<WorkerView> {
         incarnation: holder.incarnation.clone(),
         liveness: holder.liveness.clone(),
         leases: works.len(),
-        oldest_renewal: leases().map(|lease| lease.renewed_at).min()?,
+        oldest_renewal: leases().map(|lease| lease.renewed_at).min(),
         missed,
         grade,
         evidence: sighting.map(|sighting| sighting.detail),
-        next_expiry: leases().map(|lease| lease.expires_at).min()?,
+        next_expiry: leases().map(|lease| lease.expires_at).min(),
+        idle: Vec::new(),
     })
 }

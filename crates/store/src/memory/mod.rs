@@ -15,6 +15,7 @@ mod intake_table;
 mod retention;
 mod schedule;
 mod session;
+mod stuck;
 mod wait;
 mod work;
 

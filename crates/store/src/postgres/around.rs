@@ -1,5 +1,5 @@
-//! Reads of the narrow tables around damage. Where a page of the table or of an index cannot be read, the other pages
-//! are read without an index, and the damage is named.
+//! Reads narrow tables despite damage. If a page of the table or of an index cannot be read, the other pages are read
+//! without an index, and the damage is reported.
 
 use tokio_postgres::Row;
 
@@ -10,18 +10,19 @@ use super::{
 };
 use crate::Error;
 
-/// What is read of a narrow table.
+/// A query over a narrow table.
 pub(super) struct Look {
     pub table: &'static str,
-    /// What for: damage is named by it.
+    /// Its purpose, for the report of damage.
     pub purpose: &'static str,
     pub indexed: &'static str,
-    /// The same of some pages of the table. The first of them and the one after the last are two more parameters.
+    /// The same query over some pages of the table. Its two further parameters are the first page and the one after the
+    /// last.
     pub paged: &'static str,
 }
 
-/// The rows of some pages, as `part`. Materialized, so that no index is used; a page has at most 291 rows. PostgreSQL 13
-/// knows no ranges of row positions.
+/// The rows of some pages, as `part`. Materialized, so that no index is used. A page has at most 291 rows. PostgreSQL
+/// 13 has no ranges of row positions.
 macro_rules! pages {
     ($table:literal, $from:literal, $to:literal) => {
         concat!(
@@ -39,15 +40,15 @@ pub(super) use pages;
 
 const PAGES: &str = "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint";
 
-/// Pages that are read at once: whoever shares the connection does not wait for the whole table.
+/// Pages in one query, so that other users of the connection do not wait for the whole table.
 const PIECE: usize = 256;
 
-/// With more bad pages a person has to look at the whole table, and it is not read.
+/// With more bad pages the rest of the table is not read: a person has to repair it.
 const BAD_MOST: usize = 200;
 
 impl Reader {
-    /// Reads by the index or, where it or the table is damaged, what can be read page by page: then the rows are
-    /// neither in order nor limited. A walk is healthy when its `first` part is.
+    /// Reads by the index. If the index or the table is damaged, reads every readable page; the rows are then neither
+    /// sorted nor limited. A walk is healthy if its `first` part is.
     pub async fn look<'a>(
         &self,
         look: &Look,
@@ -75,7 +76,7 @@ impl Reader {
         Ok(rows)
     }
 
-    /// The rows of all pages that can be read, and how many pages cannot.
+    /// The rows of all readable pages, and the number of unreadable ones.
     async fn by_pages<'a>(
         &self,
         look: &Look,

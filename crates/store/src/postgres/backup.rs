@@ -1,4 +1,4 @@
-//! Copies of the ledger are made by PostgreSQL.
+//! Backups of the ledger are made with PostgreSQL's own tools.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ impl BackupStore for Postgres {
     }
 }
 
-/// A text as one word of a shell's command line.
+/// Quotes a text as one word for a shell.
 fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

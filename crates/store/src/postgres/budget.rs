@@ -1,4 +1,4 @@
-//! Budgets: what has been spent and reserved of them.
+//! Budgets: the amounts that are spent and reserved.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use crate::{
     store::{BudgetStore, StoreFuture},
 };
 
-/// A counter must be there to be locked. Sorted: two groups wait for each other in one order.
+/// Creates missing counters, because only an existing row can be locked. Sorted, so that two groups lock in the same
+/// order.
 pub(super) const OPEN_BUDGETS: &str = "INSERT INTO budget (key, spent, reserved) \
      SELECT k, 0, 0 FROM unnest($1::text[]) AS k ORDER BY k ON CONFLICT DO NOTHING";
 pub(super) const LOCK_BUDGETS: &str =
@@ -38,7 +39,7 @@ impl BudgetStore for Postgres {
 
     fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>> {
         Box::pin(async move {
-            // In the order of the bytes, as everywhere; databases sort text as they please.
+            // Sorted by bytes, because each database may sort text differently.
             let rows = self.points.query(ALL_BUDGETS, params![after, limit as i64]).await?;
             let key = |text: &str| {
                 serde_json::from_str(text)

@@ -1,5 +1,5 @@
-//! Works as this process wrote them last. The transaction that wrote a row, on the server that ran it, is its version:
-//! a work whose row still has that version, once it is locked, need not be read, sent and parsed again.
+//! The work items that this process wrote last. The version of a row is the transaction that wrote it, on its server: a
+//! work item whose locked row still has that version does not have to be read, sent and parsed again.
 
 use std::{
     error::Error,
@@ -14,13 +14,13 @@ use crate::{
     speed::{RecentWorks, Remembered},
 };
 
-/// A transaction's number as rows carry it. It comes round after four thousand million transactions; no work
-/// stays here that long without being used.
+/// A transaction id as rows contain it. It wraps around after four thousand million transactions; an unused entry does
+/// not stay here that long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Xid(u32);
 
 impl Xid {
-    /// The whole number, by one that is not below it and less than four thousand million above.
+    /// The 64-bit id, computed from one that is not below it and less than four thousand million above.
     pub fn whole(self, above: i64) -> i64 {
         above - i64::from((above as u32).wrapping_sub(self.0))
     }
@@ -34,16 +34,16 @@ impl<'a> FromSql<'a> for Xid {
     accepts!(XID);
 }
 
-/// A transaction of one server. After a failover the promoted server gives out the numbers of the transactions that it
-/// lacks once more, so a number alone proves nothing.
+/// A transaction of one server. After a failover the promoted server reuses the ids of the transactions that it lacks,
+/// so an id alone proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version {
-    /// As this process numbers the servers that it met.
+    /// The number that this process gave the server.
     pub server: u32,
     pub xid: Xid,
 }
 
-/// A work, and the transaction that wrote it so.
+/// A work item, and the transaction that wrote it.
 pub(super) struct Written {
     pub remembered: Remembered,
     pub by: Version,
@@ -57,7 +57,7 @@ impl Recent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes all of these out, or none.
+    /// Takes all of these out of the cache, or none.
     pub fn take(&self, ids: &[WorkId]) -> Option<ByWork<Written>> {
         let mut works = self.works();
         if !ids.iter().all(|id| works.contains(*id)) {
@@ -72,7 +72,8 @@ impl Recent {
         Some(taken)
     }
 
-    /// Keeps what a group has written and committed. Wakes change rows behind its back: then nothing is kept.
+    /// Caches what a group has written and committed. Nothing is cached after wake-ups, which change rows that the
+    /// group has not loaded.
     pub fn keep(&self, mut batch: Batch, by: Version) {
         if !batch.writes.wakes.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! Faults that only the database can see: tables that tell another story, rows that the ledger did not write, and a schema
-//! that is not the migrations'.
+//! Faults that only the database can find: narrow tables that disagree with their work items, rows that the ledger did
+//! not write, and a schema that differs from the migrations'.
 
 use tokio_postgres::{Client, Error as PgError, Row, error::SqlState};
 
@@ -18,10 +18,10 @@ use crate::{
     token::Key,
 };
 
-/// Faults of one kind that are told at most.
+/// The maximum number of reported faults of one kind.
 const TOLD: usize = 100;
 
-/// Each statement answers with sentences; none is fine.
+/// Each statement returns sentences, and none if there is no fault.
 const CHECKS: &[&str] = &[
     "SELECT 'w_' || replace(w.id::text, '-', '') || ' and its status row disagree' \
      FROM work w LEFT JOIN status s ON s.work = w.id \
@@ -29,7 +29,7 @@ const CHECKS: &[&str] = &[
      (w.state, w.due_at, w.tenant, w.session, w.created_at) LIMIT 100",
     "SELECT 'w_' || replace(s.work::text, '-', '') || ' has several status rows' \
      FROM status s GROUP BY s.work HAVING count(*) > 1 LIMIT 100",
-    "SELECT 'w_' || replace(w.id::text, '-', '') || ' is not what it was ingested as' \
+    "SELECT 'w_' || replace(w.id::text, '-', '') || ' differs from its specification' \
      FROM (SELECT work.*, work.spec::json AS said FROM work) w \
      WHERE (w.tenant, w.system, w.source_id, w.run_id, w.kind, w.session, w.workflow_id, w.generation::text, \
      w.priority::text, w.created_at::text, 'w_' || replace(w.parent::text, '-', ''), \
@@ -40,7 +40,7 @@ const CHECKS: &[&str] = &[
      w.said ->> 'parent', w.said ->> 'correlation_id') LIMIT 100",
     "SELECT 'w_' || replace(s.work::text, '-', '') || ' has a status row and no work' \
      FROM status s WHERE NOT EXISTS (SELECT 1 FROM work w WHERE w.id = s.work) LIMIT 100",
-    "SELECT 'w_' || replace(w.id::text, '-', '') || ' is not what its last event says' \
+    "SELECT 'w_' || replace(w.id::text, '-', '') || ' does not match its last event' \
      FROM work w LEFT JOIN event e ON e.work = w.id AND e.seq = w.seq \
      WHERE (e.to_state, e.hash) IS DISTINCT FROM (w.state, w.head) \
      OR EXISTS (SELECT 1 FROM event later WHERE later.work = w.id AND later.seq > w.seq) LIMIT 100",
@@ -112,7 +112,7 @@ const OBJECTS: &str = "WITH c AS (SELECT * FROM pg_class WHERE relnamespace = cu
      FROM pg_attribute a JOIN c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid \
      AND d.adnum = a.attnum WHERE c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped";
 
-/// For statements that read whole tables: no limit of time, and whatever plan is best.
+/// For statements that read whole tables: no time limit, and any plan.
 const UNHURRIED: &str = "SET statement_timeout = 0; RESET plan_cache_mode; RESET enable_seqscan; \
      RESET enable_bitmapscan; RESET enable_hashjoin; RESET enable_mergejoin";
 const ANCHOR: &str = "SELECT value FROM meta WHERE key = 'anchor'";
@@ -122,7 +122,7 @@ const SET_ANCHOR: &str = "UPDATE meta SET value = $1::text \
 impl CheckStore for Postgres {
     fn self_check(&self) -> StoreFuture<'_, Vec<String>> {
         Box::pin(async move {
-            // It reads everything, so it has a connection of its own and may take its time.
+            // It reads everything, so it has its own connection without a time limit.
             let session = self.lists.own_session().await?;
             session.client.batch_execute(UNHURRIED).await.map_err(failed)?;
             faults(&session.client, self.key()).await
@@ -161,7 +161,7 @@ fn failed(error: PgError) -> Error {
     Fault::from(error).error()
 }
 
-/// Holds the schema against that of a new ledger, which is made beside it and rolled back.
+/// Compares the schema with that of a new ledger, which is created beside it and rolled back.
 async fn schema_faults(client: &Client) -> Result<Vec<String>, Error> {
     let rows = client.query("SELECT number FROM migration", &[]).await.map_err(failed)?;
     let applied = rows.iter().map(|row| get(row, 0)).collect::<Result<Vec<i32>, Error>>()?;

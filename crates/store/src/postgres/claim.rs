@@ -1,7 +1,7 @@
-//! The lanes of claims by filter: one selection a filter, dealt out by arrival.
+//! The lanes of claims by filter: one selection for each filter, served in the order of arrival.
 //!
-//! What `ready` says is only a hint. A selection locks nothing; the works are then locked where they are
-//! free, and the core judges the locked rows. So these lanes never wait for a work.
+//! The table `ready` is only a hint. A selection locks nothing. Then those selected work items that are free are
+//! locked, and the core decides on the locked rows. So these lanes never wait for a work item.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
@@ -35,19 +35,19 @@ use crate::{
     job::{Job, QUEUES_MAX},
 };
 
-/// While one waits for its commit, the other selects and decides.
+/// While one lane waits for its commit, the other selects and decides.
 pub(super) const LANES: usize = 2;
-/// Claims a group, and works that the askers of one filter are given at once: the first of them should not
+/// The maximum number of claims in a group, and of work items for the claims of one filter: the first caller should not
 /// have to wait for all the others.
 const GROUP: usize = 256;
 const WORKS: usize = 400;
-/// How often parked claims look by themselves: a lost hint costs no more.
+/// How often parked claims search by themselves: a lost hint costs no more than this.
 const POLL: Duration = Duration::from_secs(1);
-/// How often claims that met only taken works select again.
+/// How often claims whose selected work items were all taken select again.
 const TRIES: usize = 5;
 
-/// For whom alone a work is, as [`owner`] writes it. The queue knows the incarnation only: the few that are bound are
-/// looked up.
+/// The owner to whom a work item is bound, as [`owner`] writes it. The queue contains only the incarnation, so the few
+/// bound work items are looked up.
 macro_rules! owner_of {
     ($ready:literal) => {
         concat!(
@@ -73,15 +73,15 @@ macro_rules! first {
     };
 }
 
-/// The first works of each lane that may be asked for: a lane is what is ready of one tenant, kind and source system, and
-/// what is queued in other lanes costs nothing. Lanes are found by their first rows, each by a search past the one before
-/// it, and are read from there: the rows that are gone, and that no vacuum has removed, are passed once.
+/// The first work items of each matching queue: the claimable work items of one tenant, kind and source system. Other
+/// queues cost nothing. Queues are found by their first rows, each by a search past the previous one, and are read from
+/// there, so dead rows that no vacuum has removed are passed once.
 ///
-/// Within one priority the tenants take turns, as the core's `in_turns` has it. Of many lanes, few works each are read:
-/// `uncertain` is the last that was read of a lane which may have more, since what comes after it may have to come after
-/// those as well.
+/// Within one priority the tenants take turns, as in the core's `in_turns`. If there are many queues, few work items of
+/// each are read: `uncertain` is the last one that was read of a queue that may have more, because later ones may have
+/// to come after those as well.
 const SELECT: &str = concat!(
-    "WITH lane AS MATERIALIZED (SELECT l.* FROM ( \
+    "WITH queue AS MATERIALIZED (SELECT l.* FROM ( \
      WITH RECURSIVE walk AS (",
     first!("$3::text[] IS NULL", "r.tenant, r.kind, "),
     " UNION ALL SELECT n.* FROM walk k CROSS JOIN LATERAL ",
@@ -103,10 +103,10 @@ const SELECT: &str = concat!(
     first!("r.tenant = t.tenant AND r.kind = o.name AND r.system > k.system", ""),
     " n) SELECT k.* FROM (SELECT * FROM walk LIMIT $8::bigint) k \
      WHERE $1::text[] IS NULL OR k.system = ANY($1)) l) l), \
-     few AS (SELECT least($5::bigint, greatest(16, 2 * $5::bigint / greatest(1, count(*)))) AS few FROM lane), \
+     few AS (SELECT least($5::bigint, greatest(16, 2 * $5::bigint / greatest(1, count(*)))) AS few FROM queue), \
      head AS (SELECT q.*, row_number() OVER \
      (PARTITION BY q.tenant, q.priority ORDER BY q.created_at, q.work) AS rank \
-     FROM few CROSS JOIN lane l CROSS JOIN LATERAL (SELECT q.priority, q.created_at, q.work, q.bound, q.tenant, \
+     FROM few CROSS JOIN queue l CROSS JOIN LATERAL (SELECT q.priority, q.created_at, q.work, q.bound, q.tenant, \
      q.session, row_number() OVER (ORDER BY q.priority, q.created_at, q.work) = few.few AS uncertain \
      FROM ready q WHERE q.tenant = l.tenant AND q.kind = l.kind AND q.system = l.system \
      AND (q.priority, q.created_at, q.work) >= (l.priority, l.created_at, l.work) AND q.work <> ALL($9::uuid[]) \
@@ -121,7 +121,7 @@ const SELECT: &str = concat!(
 
 /// Runs until the claims are closed.
 pub(super) async fn run(shared: Arc<Shared>) {
-    let mut line = LaneConnection::new(shared.clone());
+    let mut lane = LaneConnection::new(shared.clone());
     let mut looked = Instant::now();
     loop {
         let next = shared.parked.expire();
@@ -150,15 +150,15 @@ pub(super) async fn run(shared: Arc<Shared>) {
             jobs.extend(shared.parked.take(usize::MAX, |_| true));
         }
         jobs.extend(arrived);
-        serve(&mut line, jobs).await;
+        serve(&mut lane, jobs).await;
     }
     shared.parked.close();
-    // The other lane has to see that it is over.
+    // The other lane must see that the claims are closed.
     shared.claims.nudge();
 }
 
 /// Serves claims in groups, oldest first.
-async fn serve(line: &mut LaneConnection, mut jobs: VecDeque<Job>) {
+async fn serve(lane: &mut LaneConnection, mut jobs: VecDeque<Job>) {
     while !jobs.is_empty() {
         let mut some = Vec::new();
         while let Some(job) = jobs.pop_front() {
@@ -170,24 +170,24 @@ async fn serve(line: &mut LaneConnection, mut jobs: VecDeque<Job>) {
                 break;
             }
         }
-        group(line, some).await;
+        group(lane, some).await;
     }
 }
 
-async fn group(line: &mut LaneConnection, mut jobs: Vec<Job>) {
+async fn group(lane: &mut LaneConnection, mut jobs: Vec<Job>) {
     let mut fruitless = 0;
     while !jobs.is_empty() {
-        let given = match attempt(line, &jobs).await {
+        let given = match attempt(lane, &jobs).await {
             Ok(given) => given,
             Err(fault) => {
-                line.clean(&fault).await;
+                lane.clean(&fault).await;
                 fruitless += 1;
                 if matches!(fault, Fault::Again(_)) && fruitless < TRIES {
                     continue;
                 }
                 if matches!(fault, Fault::Data(_)) && jobs.len() > 1 {
                     for job in jobs {
-                        Box::pin(group(line, vec![job])).await;
+                        Box::pin(group(lane, vec![job])).await;
                     }
                     return;
                 }
@@ -200,7 +200,7 @@ async fn group(line: &mut LaneConnection, mut jobs: Vec<Job>) {
             match given {
                 Given::LedgerReply(outcome) => job.answer(outcome),
                 Given::Later if fruitless + 1 < TRIES => unlucky.push(job),
-                Given::Later | Given::Nothing => rest(&line.shared, job),
+                Given::Later | Given::Nothing => rest(&lane.shared, job),
             }
         }
         fruitless += usize::from(unlucky.len() == before);
@@ -208,7 +208,7 @@ async fn group(line: &mut LaneConnection, mut jobs: Vec<Job>) {
     }
 }
 
-/// Parks a claim that may wait, and answers one that may not.
+/// Parks a claim that may wait, and replies to one that may not.
 fn rest(shared: &Shared, job: Job) {
     match job.park_until {
         Some(until) if until > Instant::now() && !shared.claims.is_closed() => shared.parked.put(job),
@@ -216,7 +216,7 @@ fn rest(shared: &Shared, job: Job) {
     }
 }
 
-/// What a claim is given for which nothing was selected. One that makes no sense is refused.
+/// The reply to a claim for which nothing was selected. An invalid claim is refused.
 fn without(submission: &Submission, more: bool) -> Given {
     match decide(&Records::default(), submission, 0) {
         Err(refusal) => Given::LedgerReply(Err(Error::Refused(refusal))),
@@ -227,9 +227,9 @@ fn without(submission: &Submission, more: bool) -> Given {
 
 enum Given {
     LedgerReply(Result<LedgerReply, Error>),
-    /// There is nothing for this claim.
+    /// There is no work item for this claim.
     Nothing,
-    /// Others were quicker, or came first in this group: there may be more.
+    /// Other claims took the work items first; there may be more.
     Later,
 }
 
@@ -247,7 +247,7 @@ fn incarnation(job: &Job) -> &str {
     }
 }
 
-/// An incarnation is its worker's own: others may call theirs the same.
+/// An incarnation is unique to its worker only: other workers may use the same name.
 fn owner(job: &Job) -> String {
     match &job.submission.action {
         Action::Claim(claim) => {
@@ -258,9 +258,9 @@ fn owner(job: &Job) -> String {
     }
 }
 
-async fn attempt(line: &mut LaneConnection, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
-    let shared = line.shared.clone();
-    let session = line.session().await?;
+async fn attempt(lane: &mut LaneConnection, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
+    let shared = lane.shared.clone();
+    let session = lane.session().await?;
     shared.time.settle(session).await?;
     let began = Instant::now();
     let turn = shared.in_hand.turn().await;
@@ -289,7 +289,8 @@ async fn attempt(line: &mut LaneConnection, jobs: &[Job]) -> Result<Vec<Given>, 
         loaded => loaded?,
     };
     batch.records.fence_floor = mark.fence_floor;
-    // A claim is decided over what was locked for it; what a repeat was given before is only read.
+    // A claim is decided on the work items that were locked for it. The ones that a repeat had received before are only
+    // read.
     let locked: HashSet<WorkId> = batch.records.works.keys().copied().collect();
     let chosen: Vec<(usize, Submission)> = active
         .into_iter()
@@ -323,7 +324,7 @@ async fn attempt(line: &mut LaneConnection, jobs: &[Job]) -> Result<Vec<Given>, 
     Ok(given)
 }
 
-/// Finds those of the candidates that cannot be read, so that the next selection passes them over.
+/// Finds the candidates that cannot be read, so that the next selection skips them.
 async fn pass_over(
     session: &PgConnection,
     shared: &Shared,
@@ -345,7 +346,7 @@ async fn pass_over(
     Ok(Fault::Again(format!("{found} queued works cannot be read")))
 }
 
-/// What a claim by filter asks for, as far as a selection is concerned.
+/// The part of a claim by filter that a selection depends on.
 #[derive(PartialEq, Eq, Hash)]
 struct Asked<'a> {
     sources: Option<&'a [String]>,
@@ -369,7 +370,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The jobs that ask for the same, with how many works they want together.
+/// The jobs with the same filter, and the number of work items that they want together.
 #[derive(Default)]
 struct Askers {
     jobs: Vec<usize>,
@@ -377,17 +378,17 @@ struct Askers {
 }
 
 struct Selected {
-    /// Candidates for each job.
+    /// The candidates for each job.
     dealt: Vec<Vec<WorkId>>,
-    /// Whether there may be more for it than was selected.
+    /// Whether there may be more work items for a job than were selected.
     more: Vec<bool>,
-    /// The requests that were given something before.
+    /// The requests that received work items before.
     repeats: HashSet<RequestKey>,
-    /// The sessions of what was dealt, as they are locked.
+    /// The lock slots of the candidates' sessions.
     sessions: BTreeSet<i32>,
 }
 
-/// What is to be avoided is passed over.
+/// Excludes the work items in hand of other lanes and the unreadable ones.
 async fn select(session: &PgConnection, jobs: &[Job], avoided: HashSet<WorkId>) -> Result<Selected, Fault> {
     let mut asked: HashMap<Asked<'_>, Askers> = HashMap::new();
     for (at, job) in jobs.iter().enumerate() {
@@ -448,12 +449,12 @@ async fn select(session: &PgConnection, jobs: &[Job], avoided: HashSet<WorkId>) 
     Ok(selected)
 }
 
-/// One that is selected.
+/// A selected work item.
 struct Offer<'a> {
     work: WorkId,
-    /// For whom alone it is.
+    /// The only owner that may have it, if it is bound.
     owner: Option<&'a str>,
-    /// Its session, as it is locked.
+    /// The lock slot of its session.
     session: Option<i32>,
 }
 
@@ -469,7 +470,7 @@ impl<'a> Offer<'a> {
 }
 
 impl Selected {
-    /// Deals the candidates of one filter out by arrival.
+    /// Gives the candidates of one filter to its jobs in the order of arrival.
     fn deal(
         &mut self,
         rows: &[Row],
@@ -523,7 +524,7 @@ mod tests {
             (jobs, quiet, 100),
             (jobs, "ARRAY['flood', 'quiet']", 200),
             (jobs, "NULL", 200),
-            // A thousand lanes are looked at, each by a few searches, and not all fifty thousand.
+            // A thousand queues are read, each by a few searches, and not all fifty thousand.
             ("NULL", "NULL", 30_000),
         ] {
             let run =

@@ -1,4 +1,4 @@
-//! Commands: loaded, saved, listed. Works without commands never come here.
+//! Commands: loading, saving, lists. A batch without commands never gets here.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -38,7 +38,7 @@ const BY_KEY: &str = statement!(
     " FROM unnest($1::uuid[], $2::bytea[]) AS k(work, key) \
      JOIN command c ON c.work = k.work AND c.key = k.key AND NOT c.superseded"
 );
-/// The worker's, that something may still happen to.
+/// The open commands that a worker executes.
 const OPEN: &str = statement!(
     "SELECT " { names_of("c", CommandRow::COLUMNS) }
     " FROM unnest($1::uuid[]) AS k(work) JOIN command_status s ON s.work = k.work AND {command s.state is open} \
@@ -49,7 +49,7 @@ const OUTGOING: &str = statement!(
     " FROM unnest($1::uuid[]) AS k(work) JOIN command_status s ON s.work = k.work AND {command s.state is idle} \
      JOIN command c ON c.id = s.command WHERE c.executor <> 'worker'"
 );
-/// The newest of all earlier generations that was sent, or may yet be.
+/// The newest command of all earlier generations that was sent, or may still be sent.
 const EARLIER: &str = statement!(
     "SELECT " { names_of("c", CommandRow::COLUMNS) }
     ", k.work, k.key FROM unnest($1::uuid[], $2::bytea[]) AS k(work, key) JOIN work n ON n.id = k.work \
@@ -80,7 +80,7 @@ pub const UPDATE: &str = statement!(
 );
 const ARM: &str = "UPDATE command c SET due_at = v.due_at FROM unnest($1::uuid[], $2::bigint[]) \
      AS v(id, due_at) WHERE c.id = v.id";
-/// Saves their narrow rows.
+/// Saves the rows of the narrow table.
 pub const STATUS: &str = statement!(
     "INSERT INTO command_status (" { names(StatusRow::COLUMNS) } ") SELECT " { unnested(StatusRow::COLUMNS, 1) }
     " ON CONFLICT (command) DO UPDATE SET " { sets_from("excluded", StatusRow::CHANGING) }
@@ -88,7 +88,7 @@ pub const STATUS: &str = statement!(
 
 const COUNTS: &str = "SELECT state, count(*) FROM command_status WHERE $1::text[] IS NULL OR tenant = ANY($1) \
      GROUP BY state";
-/// What is to be sent in order is due only where nothing of its line comes first.
+/// An ordered command is due only if no open command for the same target comes before it.
 macro_rules! due_of {
     ($table:literal) => {
         concat!(
@@ -138,7 +138,7 @@ fn key(row: &Row) -> Result<CommandId, Error> {
 }
 
 table! {
-    /// What is read of a command.
+    /// The columns of a command that are read back.
     each CommandRow(command: Command) {
         id: "uuid" = command.id.0,
         work: "uuid" = command.work.0,
@@ -168,7 +168,7 @@ table! {
 }
 
 table! {
-    /// What a command is found by of what never changes.
+    /// The immutable columns that a command is found by.
     each CommandSpecKeys(command: Command) {
         key: "bytea" = &command.spec.key.0[..],
         input_hash: "bytea" = &command.spec.input_hash.0[..],
@@ -180,7 +180,7 @@ table! {
 }
 
 table! {
-    /// What else a command is found by.
+    /// The other columns that a command is found by.
     each CommandKeys(command: Command) {
         dispatches: "int" = command.body.dispatches as i32,
         superseded: "boolean" = !command.is_current(),
@@ -191,7 +191,7 @@ table! {
 }
 
 table! {
-    /// The narrow row of a command.
+    /// The row of the narrow table.
     each StatusRow(command: Command) {
         command: "uuid" = command.id.0,
         work: "uuid" = command.work.0,
@@ -210,7 +210,7 @@ fn command(row: &Row) -> Result<Command, Error> {
     CommandRow::read(row, 0)
 }
 
-/// Where the results of a round are.
+/// The places of the results of one round.
 #[derive(Default)]
 pub(super) struct Loading {
     works: Option<usize>,
@@ -261,7 +261,7 @@ pub(super) fn load<'a>(pipeline: &mut Pipeline<'a>, load_set: &'a LoadSet) -> Lo
     loading
 }
 
-/// Sorted, each once.
+/// Sorted, without duplicates.
 fn distinct<T: Ord>(mut list: Vec<T>) -> Vec<T> {
     list.sort_unstable();
     list.dedup();
@@ -303,12 +303,12 @@ impl Loading {
     }
 }
 
-/// A column of a list.
+/// One column of a list.
 fn each<'a, T, U>(rows: &'a [T], column: impl Fn(&'a T) -> U) -> Vec<U> {
     rows.iter().map(column).collect()
 }
 
-/// After the events. What is superseded makes room before what takes its place.
+/// Runs after the events. A superseded command must give up its key before its successor takes it.
 pub(super) fn save<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
     let commands = batch.commands();
     let touched = |wanted: &dyn Fn(Touch) -> bool| -> Vec<&'a Command> {
@@ -347,7 +347,7 @@ pub(super) fn save<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
     });
 }
 
-/// Beyond what the column holds nothing fits any budget anyway.
+/// A larger amount does not fit any budget, so it may be cut off at the largest number that the column can store.
 fn amount(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
 }
@@ -389,7 +389,7 @@ impl CommandStore for Postgres {
                 list.param(codes)
             });
             let sql = match states {
-                // Of tenants, those of others are not read.
+                // For some tenants, the rows of others are not read.
                 None if filter.work.is_none()
                     && let Some(Tenants::Only(tenants)) = &filter.tenants =>
                 {

@@ -1,4 +1,4 @@
-//! Connections to the server: checked, encrypted as asked, and not tried again at once when it is away.
+//! Connections to the server: checked, encrypted as the URL says, and retried with backoff.
 
 use std::{
     future::Future,
@@ -19,17 +19,17 @@ use super::{
 };
 use crate::{Error, Options, diagnosis::Setting};
 
-/// The oldest server that is tried in the tests' own features: `pg_current_xact_id` came with it.
+/// The oldest server version that is supported: `pg_current_xact_id` was added in it.
 const OLDEST: i32 = 130_000;
 
-/// How long the server may take to answer at all.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The time limit for connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Between two tries while it is away: doubled from the first to the longest.
+/// The pauses between two attempts while the server is away: from the first, doubled up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A server that is silent for so long, though asked, is gone: its host may have died without a word.
+/// A server that does not respond for so long is gone: its host may have died without closing the connection.
 const SILENCE: Duration = Duration::from_secs(15);
 const ASK_AFTER: Duration = Duration::from_secs(10);
 const ASK_EVERY: Duration = Duration::from_secs(2);
@@ -45,17 +45,17 @@ pub(super) struct Connector {
     servers: Servers,
 }
 
-/// What the tries so far have shown of the server.
+/// The results of the attempts so far.
 #[derive(Default)]
 struct Seen {
     connected: Option<Instant>,
     away: Option<Away>,
 }
 
-/// Since the last try failed.
+/// The server has been away since the last attempt.
 struct Away {
     failures: u32,
-    /// Nobody tries before then: they are told at once what the last one was told.
+    /// Before this time callers get the last error at once.
     until: Instant,
     why: Error,
 }
@@ -83,7 +83,7 @@ impl Connector {
         })
     }
 
-    /// A connection for reads and small writes. Whichever server answers now is checked.
+    /// A connection for reads and small writes. The server that it reaches is checked.
     pub async fn session(&self) -> Result<PgConnection, Error> {
         self.tried(async {
             let (client, connection) = self.connect().await?;
@@ -101,7 +101,7 @@ impl Connector {
         .await
     }
 
-    /// Which server a new connection reached, and its number.
+    /// The identity and the number of the server that a new connection reached.
     pub async fn meet(&self, client: &Client) -> Result<(Option<Identity>, u32), Error> {
         let identity = Identity::ask(client).await?;
         let number = self.servers.meet(identity.as_ref())?;
@@ -113,7 +113,7 @@ impl Connector {
         &self.servers
     }
 
-    /// A lane's connection: one that has joined the ledger's writers on its server.
+    /// A lane's connection, which has joined the ledger's writers on its server.
     pub async fn lane(&self, fences: &Fences) -> Result<PgConnection, Error> {
         let mut session = self.session().await?;
         let joined = self.servers.join(&mut session.client, session.identity.as_ref(), fences);
@@ -122,13 +122,13 @@ impl Connector {
         Ok(session)
     }
 
-    /// Whether a connection is open, and to the server that answers now. After a failover the old server may still
-    /// answer on connections that it has; what is written there is lost.
+    /// Whether a connection is open, and leads to the current server. After a failover the old server may still respond
+    /// on existing connections; commits on it are lost.
     pub fn is_usable(&self, session: &PgConnection) -> bool {
         !session.client.is_closed() && self.servers.number() == session.server
     }
 
-    /// A connection whose messages the caller reads; the caller also asks which server it is.
+    /// A connection whose messages the caller reads. The caller also asks for the server's identity.
     pub async fn listener(&self) -> Result<(Client, Connection<Socket, Stream>), Error> {
         self.tried(self.connect()).await
     }
@@ -137,23 +137,23 @@ impl Connector {
         self.config.connect(self.tls.clone()).await.map_err(|e| refused(&e))
     }
 
-    /// Tries, unless somebody was refused a moment ago or is trying right now.
+    /// Connects, unless the last attempt failed a moment ago or another one is in progress.
     async fn tried<T>(&self, connecting: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let began = Instant::now();
         if let Some(away) = &mut self.seen().away {
             if began < away.until {
                 return Err(away.why.clone());
             }
-            away.until = began + PATIENCE;
+            away.until = began + CONNECT_TIMEOUT;
         }
-        let made = match tokio::time::timeout(PATIENCE, connecting).await {
+        let made = match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(made) => made,
             Err(_) => Err(Error::Unavailable("the server does not answer".to_owned())),
         };
         let mut seen = self.seen();
         match &made {
             Ok(_) => *seen = Seen { connected: Some(Instant::now()), away: None },
-            // Somebody who began later has connected meanwhile: this is no news.
+            // A later attempt has connected meanwhile, so this failure is outdated.
             Err(_) if seen.connected.is_some_and(|at| at > began) => {}
             Err(why) => {
                 let failures = seen.away.as_ref().map_or(0, |away| away.failures) + 1;
@@ -169,16 +169,16 @@ impl Connector {
     }
 }
 
-/// Longer after each failure, and never the same for two processes.
+/// Longer after each failure, with a random part so that processes differ.
 fn pause(failures: u32) -> Duration {
     let whole = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
     let mut random = [0; 1];
-    // Without randomness the processes come back together, which is no fault.
+    // Without randomness all processes retry at the same time, which does no harm.
     let _ = getrandom::fill(&mut random);
     whole.mul_f64(0.5 + f64::from(random[0]) / 512.0)
 }
 
-/// What a failed connection means for whoever wants the ledger.
+/// The error for a caller when connecting failed.
 fn refused(error: &PgError) -> Error {
     let told = describe(error);
     match error.code().map(|code| code.code()) {
@@ -193,7 +193,7 @@ fn refused(error: &PgError) -> Error {
     }
 }
 
-/// Refuses settings under which a commit that was answered could be lost.
+/// Refuses settings under which an acknowledged commit could be lost.
 async fn check_settings(client: &Client, allow_weak: bool) -> Result<(), Error> {
     let row = client
         .query_one("SELECT current_setting('server_version_num')::int, pg_is_in_recovery()", &[])
@@ -203,7 +203,7 @@ async fn check_settings(client: &Client, allow_weak: bool) -> Result<(), Error> 
     if version < OLDEST {
         return Err(Error::Unusable(format!("the server has version {version}; 13 or newer is needed")));
     }
-    // Its connections would outlive a promotion, and not know of it.
+    // A standby's connections would survive its promotion without notice.
     if in_recovery {
         return Err(Error::Unavailable("the server is a standby; it has to be promoted first".to_owned()));
     }
@@ -230,7 +230,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn while_the_server_is_away_everybody_is_told_at_once() {
-        // A port that nobody listens on.
+        // A port on which no server listens.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let url = format!("postgres://x@127.0.0.1:{free}/y");
         let connector = Connector::new(&url, &Options::default()).unwrap();

@@ -19,7 +19,7 @@ use super::{
 
 pub(super) type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
-/// Parameters in the order of their `$n`.
+/// Parameters in the order of `$n`.
 macro_rules! params {
     ($($value:expr),* $(,)?) => {
         vec![$(Box::new($value) as $crate::postgres::connection::Param<'_>),*]
@@ -27,16 +27,15 @@ macro_rules! params {
 }
 pub(super) use params;
 
-/// Every statement sees what is committed: what is read after a lock must be read anew. Nothing of ours runs
-/// long. Plans are made once, and always by index: the tables may be empty when a statement is planned and
-/// huge when it runs.
+/// Read committed, because rows that are read after a lock must be current. No statement of the ledger runs long. Plans
+/// are made once and always use indexes: a table may be empty when a statement is planned, and huge when it runs.
 pub const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; \
      SET statement_timeout = '25s'; \
      SET idle_in_transaction_session_timeout = '30s'; \
      SET jit = off; SET plan_cache_mode = force_generic_plan; \
      SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
 
-/// What a statement gave.
+/// The result of one statement.
 pub(super) struct Given {
     pub rows: Vec<Row>,
     pub affected: u64,
@@ -44,17 +43,17 @@ pub(super) struct Given {
 
 pub(super) struct PgConnection {
     pub client: Client,
-    /// The server at its other end, as this process numbers those that it met.
+    /// The number that this process gave the server.
     pub server: u32,
     pub identity: Option<Identity>,
     prepared: Mutex<HashMap<&'static str, Statement>>,
-    /// Moves its bytes.
+    /// The task that moves the connection's bytes.
     driver: AbortHandle,
     answer_within: Duration,
 }
 
 impl Drop for PgConnection {
-    /// By itself the driver would wait for what is still unanswered.
+    /// Without this, the driver would wait for outstanding responses.
     fn drop(&mut self) {
         self.driver.abort();
     }
@@ -70,7 +69,7 @@ impl PgConnection {
         Version { server: self.server, xid }
     }
 
-    /// Waits for the answer to an exchange, and no longer than that may take.
+    /// Waits for a response, up to the connection's time limit.
     pub async fn within<T, E: Into<Fault>>(
         &self,
         exchange: impl Future<Output = Result<T, E>>,
@@ -81,13 +80,14 @@ impl PgConnection {
         }
     }
 
-    /// Ends a connection whose server no longer answers: whoever else waits on it is told, and nobody takes it again.
+    /// Ends a connection whose server no longer responds: others that wait on it get the error, and it is not used
+    /// again.
     pub fn cut(&self) -> Fault {
         self.driver.abort();
         Fault::Lost(format!("the server has not answered for {} ms", self.answer_within.as_millis()))
     }
 
-    /// Prepares what this connection has not prepared yet.
+    /// Prepares the statements that this connection has not prepared yet.
     async fn prepare(&self, steps: &[(&'static str, Vec<Param<'_>>)]) -> Result<Vec<Statement>, Fault> {
         let mut statements = Vec::with_capacity(steps.len());
         for (sql, _) in steps {
@@ -112,7 +112,7 @@ impl PgConnection {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned()
     }
 
-    /// One statement by itself.
+    /// A single statement.
     pub async fn query(&self, sql: &'static str, params: Vec<Param<'_>>) -> Result<Vec<Row>, Fault> {
         let mut pipeline = Pipeline::default();
         let at = pipeline.add(sql, params);
@@ -120,13 +120,13 @@ impl PgConnection {
     }
 }
 
-/// Statements that are sent together and answered in order: one round trip.
+/// Statements that are sent together in one round trip, and executed in order.
 #[derive(Default)]
 pub(super) struct Pipeline<'a> {
     steps: Vec<(&'static str, Vec<Param<'a>>)>,
 }
 
-/// A pipeline's results, by the number that `add` gave.
+/// The results of a pipeline, by the number that `add` returned.
 pub(super) struct Results(Vec<Given>);
 
 impl Results {
@@ -149,7 +149,7 @@ impl<'a> Pipeline<'a> {
         self.steps.len() - 1
     }
 
-    /// Adds a statement only where there is something for it to do.
+    /// Adds a statement only if it has something to do.
     pub fn add_if(
         &mut self,
         wanted: bool,
@@ -159,7 +159,7 @@ impl<'a> Pipeline<'a> {
         wanted.then(|| self.add(sql, params()))
     }
 
-    /// The first fault is the cause of every later one.
+    /// The first fault is the cause of all later ones.
     pub async fn run(self, session: &PgConnection) -> Result<Results, Fault> {
         session.within(self.exchange(session)).await
     }
@@ -167,7 +167,7 @@ impl<'a> Pipeline<'a> {
     async fn exchange(self, session: &PgConnection) -> Result<Results, Fault> {
         let statements = session.prepare(&self.steps).await?;
         let sent = self.steps.into_iter().zip(&statements).map(|((_, params), statement)| {
-            // Polled in order for the first time by `join_all`, and sent by that first poll.
+            // `join_all` polls them in order, and the first poll sends.
             Box::pin(one(&session.client, statement, params))
         });
         let sent: Vec<_> = sent.collect();
@@ -197,7 +197,7 @@ async fn one(
 mod tests {
     use crate::{Options, postgres::connect::Connector};
 
-    /// What is read after a lock must be read anew: locks would guard nothing under one old snapshot.
+    /// Rows that are read after a lock must be current: under one old snapshot, locks would protect nothing.
     #[tokio::test]
     async fn every_statement_sees_what_is_committed_whatever_the_database_prefers() {
         let made = tokio::task::spawn_blocking(|| tenure_testkit::shared().create_database()).await;

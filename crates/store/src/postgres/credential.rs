@@ -1,4 +1,4 @@
-//! Credentials: a small table of its own, away from the hot path.
+//! Credentials: a small table that the write path does not use.
 
 use tenure_core::{Actor, CredentialId, PrincipalId, action::Names, payload::Digest};
 use tokio_postgres::Row;
@@ -38,7 +38,7 @@ const BY_ID: &str =
 const COUNT: &str = "SELECT count(*) FROM credential WHERE revoked_at IS NULL \
      AND ($1::text IS NULL OR EXISTS (SELECT 1 FROM json_array_elements_text(tenants::json) t(name) WHERE t.name = $1))";
 const REVOKED: &str = "SELECT id FROM credential WHERE id = ANY($1::uuid[]) AND revoked_at IS NOT NULL";
-/// Whether a credential opens everything by these scopes, as [`Credential::opens_everything`] says.
+/// Whether a credential opens everything by these scopes, as in [`Credential::opens_everything`].
 macro_rules! opens {
     () => {
         "(c.kind = 'person' AND c.tenants IS NULL AND c.kinds IS NULL AND c.worker IS NULL AND c.revoked_at IS NULL \
@@ -46,9 +46,9 @@ macro_rules! opens {
     };
 }
 
-/// Those that open everything are locked in one order first: whoever else revokes one of them waits, and then finds
-/// it revoked. The new MAC ($7) takes the place of the old one ($6), and of no other: a credential that somebody changed
-/// stays without one of its own.
+/// Credentials that open everything are locked first, in one order: a concurrent revocation of one of them waits, and
+/// then finds it revoked. The new MAC ($7) replaces only the old one ($6): a credential that was changed by hand keeps
+/// a wrong MAC.
 const REVOKE: &str = statement!(
     "WITH held AS (SELECT c.id FROM credential c WHERE $3::text IS NOT NULL AND "
     { text(opens!()) }
@@ -142,7 +142,7 @@ fn listed(names: &Names) -> Option<String> {
 }
 
 table! {
-    /// A credential; its MAC is beside it.
+    /// A credential. Its MAC is in the next column.
     one pub(super) CredentialRow(credential: Credential) {
         id: "uuid" = credential.id.0,
         name: "text" = credential.name.as_str(),

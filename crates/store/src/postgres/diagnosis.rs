@@ -1,4 +1,4 @@
-//! What the server says of itself.
+//! The server's description of itself.
 
 use tokio_postgres::Client;
 
@@ -15,7 +15,7 @@ const FACTS: &str = "SELECT current_setting('server_version'), \
 impl DiagnosisStore for Postgres {
     fn diagnosis(&self) -> StoreFuture<'_, Diagnosis> {
         Box::pin(async move {
-            // Whatever other connections keep, a new one is as the server is now.
+            // A new connection has the server's current settings; existing ones may have older values.
             let session = self.points.own_session().await?;
             let row =
                 session.within(session.client.query_one(FACTS, &[])).await.map_err(|fault| fault.error())?;
@@ -34,7 +34,7 @@ impl DiagnosisStore for Postgres {
     }
 }
 
-/// The settings under which a commit that was answered lasts.
+/// The settings that make an acknowledged commit durable.
 pub(super) async fn durability(client: &Client) -> Result<Vec<Setting>, Error> {
     let row = client
         .query_one(

@@ -26,7 +26,7 @@ const EVENTS: &str = statement!(
      FROM event e WHERE e.work = $1::uuid AND e.seq > $2::bigint ORDER BY e.seq LIMIT $3::bigint) e \
      WHERE coalesce(e.before, 0) < $4::bigint ORDER BY e.seq"
 );
-/// Below every transaction that still runs: nothing can appear there any more.
+/// Below every running transaction, so that no event can appear there later.
 const FEED: &str = statement!(
     "SELECT " { text(row::EVENT) }
     " FROM (SELECT e.*, sum(octet_length(e.payload)) OVER \
@@ -37,14 +37,14 @@ const FEED: &str = statement!(
      ORDER BY e.epoch, e.txn, e.number LIMIT $4::bigint) e \
      WHERE coalesce(e.before, 0) < $5::bigint ORDER BY e.epoch, e.txn, e.number"
 );
-/// How far so many events reach, and how many there are.
+/// The position that so many events reach, and their number.
 const FEED_PLACES: &str = "SELECT s.epoch, s.txn, s.number, s.place FROM (SELECT e.epoch, e.txn, e.number, \
      row_number() OVER (ORDER BY e.epoch, e.txn, e.number) AS place FROM event e \
      WHERE (e.epoch, e.txn, e.number) > ($1::int, $2::bigint, $3::bigint) \
      AND (e.epoch, e.txn) < ((SELECT m.value::int FROM meta m WHERE m.key = 'epoch'), \
      pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
      ORDER BY e.epoch, e.txn, e.number LIMIT $4::bigint) s ORDER BY s.place DESC LIMIT 1";
-/// Some tenants' events up to there. Of others' only the narrow columns are read.
+/// The events of some tenants up to that position. Of other tenants' events only narrow columns are read.
 const FEED_OF: &str = statement!(
     "SELECT " { text(row::EVENT) }
     " FROM (SELECT e.*, sum(octet_length(e.payload)) OVER \
@@ -55,7 +55,7 @@ const FEED_OF: &str = statement!(
      ORDER BY e.epoch, e.txn, e.number LIMIT $8::bigint) e \
      WHERE coalesce(e.before, 0) < $9::bigint ORDER BY e.epoch, e.txn, e.number"
 );
-/// What weighs more is not even sent.
+/// Larger pages are not even sent.
 const BYTES: i64 = limits::PAGE_BYTES as i64;
 const TAIL: &str = "SELECT e.epoch, e.txn, e.number FROM event e \
      WHERE (e.epoch, e.txn) < ((SELECT m.value::int FROM meta m WHERE m.key = 'epoch'), \
@@ -160,7 +160,7 @@ impl EventStore for Postgres {
     }
 }
 
-/// Events; the database ended the page where it became too heavy.
+/// A page of events. The database ends it at the byte limit.
 fn page(rows: &[Row], limit: usize) -> Result<Listed<StoredEvent, EventKey>, Error> {
     let page = row::listed(rows, limit, row::event_key, row::event)?;
     let heavy = page.rows.iter().map(weight).sum::<usize>() >= limits::PAGE_BYTES;

@@ -1,4 +1,4 @@
-//! What went wrong while talking to the server, and therefore what becomes of a group.
+//! Maps errors of the connection and the server to their effect on a group.
 
 use tenure_core::{Code, Refusal};
 use tokio_postgres::{Error as PgError, error::SqlState};
@@ -7,24 +7,24 @@ use crate::Error;
 
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The connection is gone, or the server cannot serve now. Before COMMIT nothing was written.
+    /// The connection is lost, or the server cannot serve now. Nothing was written before COMMIT.
     Lost(String),
-    /// Another transaction was in the way, or this one needs to know more first: roll back, do it again.
+    /// A conflict with another transaction, or missing information: roll back and retry.
     Again(String),
-    /// The database refused what was to be written or asked: somebody in the group is at fault.
+    /// The database refused a statement because of the data of one job in the group.
     Data(Error),
-    /// The server that answers now is not one that a ledger may use.
+    /// The current server must not be used for a ledger.
     Unfit(Error),
     /// The disk or tablespace is full. The server has rolled back.
     Full(String),
-    /// Nothing is written now.
+    /// Writing has stopped.
     Stopped(String),
-    /// The connection was lost while COMMIT was on its way.
+    /// The connection was lost during COMMIT.
     Unknown(String),
 }
 
 impl Fault {
-    /// What a caller is told.
+    /// The error for a caller.
     pub fn error(&self) -> Error {
         match self {
             Fault::Lost(text) | Fault::Again(text) => Error::Unavailable(text.clone()),
@@ -34,7 +34,7 @@ impl Fault {
         }
     }
 
-    /// The same fault, met when COMMIT was among the statements sent.
+    /// The same fault, if COMMIT was among the statements sent.
     pub fn at_commit(self) -> Fault {
         match self {
             Fault::Lost(text) => Fault::Unknown(text),
@@ -57,20 +57,20 @@ impl From<PgError> for Fault {
         }
         match (&code.code()[..2], code.code()) {
             (_, "53100") => Fault::Full(format!("the disk of the database is full: {text}")),
-            // A page or file that cannot be read concerns only those who need it. A server that cannot write its log
-            // ends by itself.
+            // A page or file that cannot be read concerns only the callers that need it. A server that cannot write its
+            // log shuts itself down.
             ("58" | "XX", _) => Fault::Data(Error::Corrupt(text)),
-            // Data, integrity, a raised exception, or a statement that this schema does not know.
+            // Invalid data, a violated constraint, a raised exception, or a statement that does not fit this schema.
             (_, "22021") => Fault::Data(unprintable()),
             ("21" | "22" | "23" | "42" | "P0", _) => Fault::Data(Error::Corrupt(text)),
-            // An earlier statement of the transaction failed: the caller reports that one.
+            // An earlier statement of the transaction failed; that fault is reported.
             ("25", _) => Fault::Again(text),
             _ => Fault::Lost(text),
         }
     }
 }
 
-/// A row that cannot be read concerns only those who need it.
+/// A row that cannot be read concerns only the callers that need it.
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         match error {
@@ -87,7 +87,7 @@ impl From<Error> for Fault {
     }
 }
 
-/// PostgreSQL keeps no NUL in a text, so nothing that it keeps can be asked for by one.
+/// PostgreSQL stores no NUL in text, so a name with NUL does not exist.
 fn unprintable() -> Error {
     Refusal::new(Code::Invalid, "A text has a NUL character: remove it.").into()
 }

@@ -1,4 +1,4 @@
-//! Figures of what is open, from the narrow tables and indexes that hold nothing else.
+//! Figures of the open work items and commands, from narrow tables and partial indexes.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{
     store::{GaugeStore, StoreFuture},
 };
 
-/// Ids are given in the order of time: the first of a state is its oldest.
+/// Ids are ordered by time, so the first one of a state is the oldest.
 const STATES: &str = sql!(
     "SELECT k.state, c.works, o.created_at FROM unnest({array of open}) AS k(state) \
      CROSS JOIN LATERAL (SELECT count(*) AS works FROM status s WHERE s.state = k.state) c \
@@ -26,7 +26,7 @@ const STATES: &str = sql!(
 );
 const READY: &str = "SELECT r.system, r.kind, count(*), min(r.created_at) FROM ready r \
      GROUP BY r.tenant, r.kind, r.system";
-/// OFFSET and LIMIT keep the order of the joins, whatever the planner believes of the tables.
+/// OFFSET and LIMIT fix the order of the joins, regardless of the planner's statistics.
 const HELD: &str = sql!(
     "SELECT w.system, w.kind, k.state, count(*), \
      count(*) FILTER (WHERE w.lapsed_at IS NULL AND w.expires_at < $1::bigint) \
@@ -43,7 +43,7 @@ const OPEN_COUNTS: &str = sql!(
      CROSS JOIN LATERAL (SELECT count(*) AS commands FROM command_status s WHERE s.state = k.state) c \
      WHERE c.commands > 0"
 );
-/// Stopped, sent, or in doubt: what is merely waiting for its turn may be a long queue.
+/// Stopped, sent, or in doubt. Commands that wait for their turn may be a long queue, so they are not counted here.
 const PLACES: &str = sql!(
     "SELECT c.tool, c.state, c.blocked, c.needs_person, count(*), min(c.updated_at) \
      FROM unnest({command array of stopped_or_sent}) AS k(state) \

@@ -1,4 +1,4 @@
-//! One group in one transaction: load, decide each, save, commit once.
+//! One group in one transaction: load, decide one action after another, save, commit.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -29,20 +29,20 @@ use crate::{
     token::Key,
 };
 
-/// Rounds of loading: what a row leads to, and what that leads to. The core needs three.
+/// The maximum number of loading rounds, since rows lead to further rows. The core needs three.
 const ROUNDS: usize = 8;
 
-/// What became of a group.
+/// The result of a group.
 pub(super) struct Decided {
     /// In the order of the jobs.
     pub answers: Vec<Result<LedgerReply, Error>>,
-    /// In the order of the parked claims; None: nothing for this one.
+    /// In the order of the parked claims. None: there is nothing for this one.
     pub served: Vec<Option<LedgerReply>>,
-    /// Whether there is more to claim now than before.
+    /// Whether there is more to claim than before.
     pub news: bool,
 }
 
-/// Runs a group. `parked` are claims that may take what this group brings, inside its own commit.
+/// Runs a group. `parked` are claims that may receive work items of this group, in the same commit.
 pub(super) async fn run(
     shared: &Shared,
     session: &PgConnection,
@@ -73,7 +73,7 @@ pub(super) async fn run(
     })
 }
 
-/// Loads what the loaded rows show to be needed, until nothing is.
+/// Loads further records that the loaded rows lead to, until nothing is missing.
 pub(super) async fn complete<'a, I: Iterator<Item = &'a Submission>>(
     session: &PgConnection,
     key: &Key,
@@ -86,7 +86,7 @@ pub(super) async fn complete<'a, I: Iterator<Item = &'a Submission>>(
         if load_set.is_empty() {
             return Ok(());
         }
-        // Budgets are locked, so all at once and last: two groups then wait for each other in one order.
+        // Budgets are locked, so they are loaded together and last: two groups then lock them in the same order.
         let budgets = std::mem::take(&mut load_set.budgets);
         if load_set.is_empty() {
             load_set.budgets = budgets;
@@ -107,8 +107,8 @@ pub(super) fn ingest(submission: &Submission) -> Option<&Ingest> {
     }
 }
 
-/// The identities that a group has to look up before it decides. Others it takes for new until the insert tells; a
-/// dry run inserts nothing.
+/// The identities that a group looks up before it decides. Others are assumed to be new until the insert fails; a dry
+/// run inserts nothing.
 pub(super) fn looked_up(jobs: &[Job]) -> BTreeSet<Identity> {
     let tried = jobs.iter().map(|job| &job.submission).filter(|submission| submission.dry_run);
     tried.filter_map(ingest).map(identity).collect()
@@ -118,7 +118,7 @@ fn identity(ingest: &Ingest) -> Identity {
     Identity { tenant: ingest.tenant.clone(), source: ingest.source.clone() }
 }
 
-/// An ingest that was refused as new may be the repeat of an old one, and then it is no longer refused.
+/// An ingest that was refused as new may be the repeat of an existing one, which is accepted.
 fn doubt(jobs: &[Job], replies: &[Result<Reply, Error>], lessons: &mut Lessons) -> Result<(), Fault> {
     let refused = jobs.iter().zip(replies).filter(|(_, reply)| reply.is_err());
     let assumed = refused
@@ -133,7 +133,7 @@ fn doubt(jobs: &[Job], replies: &[Result<Reply, Error>], lessons: &mut Lessons) 
     Err(Fault::Again("an ingest was refused as new".to_owned()))
 }
 
-/// Offers what came onto the queue to the parked claims, first come first served.
+/// Offers the work items that became claimable in this group to the parked claims, in the order of arrival.
 fn serve(batch: &mut Batch, parked: &[Job], mark: Mark) -> Result<Vec<Option<Reply>>, Fault> {
     if parked.is_empty() {
         return Ok(Vec::new());
@@ -164,14 +164,14 @@ pub(super) fn is_nothing(reply: &Reply) -> bool {
     matches!(reply, Reply::Claimed(grants) if grants.is_empty())
 }
 
-/// A reply with those of the payloads that it shows.
+/// A reply with the payloads that it contains.
 pub(super) fn outcome(reply: Reply, payloads: &Payloads) -> LedgerReply {
     let shown = wanted(&reply).into_iter().chain(left(&reply));
     let payloads = shown.filter_map(|key| Some((key, payloads.get(&key)?.clone()))).collect();
     LedgerReply { reply, payloads }
 }
 
-/// Saves and commits; answers with the payloads that the replies show.
+/// Saves and commits. Returns the payloads that the replies contain.
 pub(super) async fn commit(
     session: &PgConnection,
     key: &Key,
@@ -203,7 +203,7 @@ pub(super) async fn commit(
     Ok(payloads)
 }
 
-/// Identities need no lock: whoever inserts first has them. Losers are decided again, knowing of the others.
+/// Identities need no lock: the first insert wins. The others are decided again, with the existing work item loaded.
 async fn insert_works(
     session: &PgConnection,
     rows: &[crate::batch::Row<'_>],
@@ -222,8 +222,8 @@ async fn insert_works(
     Err(Fault::Again("the same work was ingested elsewhere".to_owned()))
 }
 
-/// Locks what is to be woken. If somebody else holds one of them, the group starts over and locks them all
-/// in order: it never waits for works while it holds others.
+/// Locks the work items to be woken. If another transaction holds one of them, the group starts again and locks all of
+/// them in order: it never waits for a work item while it holds others.
 async fn find_woken(
     session: &PgConnection,
     mut pipeline: Pipeline<'_>,
@@ -243,7 +243,7 @@ async fn find_woken(
     Err(Fault::Again("a work to be woken is being changed elsewhere".to_owned()))
 }
 
-/// The payloads that this very group wrote, and the keys of those that it did not.
+/// The payloads that this group wrote, and the keys of the missing ones.
 fn at_hand(batch: &Batch, replies: &[&Reply]) -> (Payloads, Vec<(WorkId, u64)>) {
     let wanted: BTreeSet<(WorkId, u64)> = replies.iter().flat_map(|reply| wanted(reply)).collect();
     let left: BTreeSet<(WorkId, u64)> = replies.iter().flat_map(|reply| left(reply)).collect();
@@ -267,7 +267,7 @@ fn at_hand(batch: &Batch, replies: &[&Reply]) -> (Payloads, Vec<(WorkId, u64)>) 
     (payloads, missing)
 }
 
-/// The parked claims that the ingests of a group could serve.
+/// The parked claims that the ingests of a group may serve.
 pub(super) fn fitting<'a>(jobs: &'a [Job]) -> impl Fn(&Job) -> bool + use<'a> {
     let offered: Vec<&Ingest> = jobs
         .iter()

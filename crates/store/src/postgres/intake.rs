@@ -1,4 +1,4 @@
-//! The intake: a small table of its own, away from the hot path.
+//! Pauses of the intake: a small table that the write path does not use.
 
 use super::{
     Postgres,
@@ -50,7 +50,7 @@ impl IntakeStore for Postgres {
 }
 
 table! {
-    /// The tenant is empty where the change is for all.
+    /// An empty tenant stands for all tenants.
     one IntakeRow(change: IntakeChange) {
         tenant: "text" = change.tenant.as_deref().unwrap_or_default(),
         paused: "boolean" = change.paused,

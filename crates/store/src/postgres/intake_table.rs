@@ -1,6 +1,6 @@
-//! The rows of `tenure_intake`. They are ordered by `mark`: the id of the last transaction that had ended when the row was
-//! inserted, or of its own, if that is greater. A row is visible once it is committed, and is deleted when it is taken, so a
-//! row that commits late is not skipped.
+//! The rows of `tenure_intake`. They are ordered by `mark`: the id of the last transaction that had ended when the row
+//! was inserted, or the inserting transaction's own id, if that is greater. A row is visible once it is committed, and
+//! is deleted when it is taken, so a row that commits late is not skipped.
 
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -28,7 +28,7 @@ const SUMMARY: &str = "SELECT \
      (SELECT count(*) FROM (SELECT 1 FROM tenure_intake WHERE rejected_at IS NOT NULL LIMIT 10000) r), \
      (SELECT reason FROM tenure_intake WHERE rejected_at IS NOT NULL ORDER BY rejected_at DESC, id DESC LIMIT 1)";
 
-/// Polling is what counts: a hint can be lost.
+/// Polling is needed, because a hint can be lost.
 const POLL: Duration = Duration::from_secs(1);
 
 impl IntakeRows for Postgres {

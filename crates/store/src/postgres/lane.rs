@@ -1,4 +1,4 @@
-//! A writing lane: a task with a connection of its own that takes what is queued and commits it as a group.
+//! A writing lane: a task with its own connection that takes queued jobs and commits them as a group.
 
 use std::{sync::Arc, time::Instant};
 
@@ -11,23 +11,23 @@ use super::{
 };
 use crate::{Error, job::Job, writing::Cure};
 
-/// Submissions a group.
+/// The maximum number of submissions in one group.
 const GROUP: usize = 1_024;
-/// How often a group is tried before its caller is told to come back.
+/// How often a group is tried before its callers are told to retry.
 const TRIES: usize = 12;
 
 /// Runs until the queue is closed and empty.
 pub(super) async fn run(shared: Arc<Shared>) {
-    let mut line = LaneConnection::new(shared.clone());
+    let mut lane = LaneConnection::new(shared.clone());
     while let Some(jobs) = shared.writes.take(GROUP).await {
         let _busy = Busy { shared: &shared, jobs: jobs.len() };
-        line.serve(jobs).await;
-        // Those who were just answered send their next ones first.
+        lane.serve(jobs).await;
+        // Lets the callers that just received their replies send the next requests first.
         tokio::task::yield_now().await;
     }
 }
 
-/// Jobs that a lane has taken, until it is done with them or gone.
+/// The jobs that a lane is working on, until it is done or dropped.
 struct Busy<'a> {
     shared: &'a Shared,
     jobs: usize,
@@ -39,7 +39,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// A lane's connection, made when it is needed and made again when it was lost.
+/// A lane's connection, opened on demand and reopened after it was lost.
 pub(super) struct LaneConnection {
     pub shared: Arc<Shared>,
     session: Option<PgConnection>,
@@ -50,7 +50,7 @@ impl LaneConnection {
         Self { shared, session: None }
     }
 
-    /// A connection that works, as far as one can know.
+    /// A connection that is not known to be broken.
     pub async fn session(&mut self) -> Result<&PgConnection, Error> {
         if let Some(stop) = self.shared.writing.stopped() {
             return Err(Error::Stopped(stop.why));
@@ -109,7 +109,7 @@ impl LaneConnection {
         }
     }
 
-    /// Tries a group until it is decided, or nothing more can be done.
+    /// Tries a group until it is decided, or until another attempt cannot help.
     async fn attempt(&mut self, jobs: &[Job], parked: &[Job]) -> Result<Decided, Fault> {
         let mut lessons = Lessons { identities: group::looked_up(jobs), ..Lessons::default() };
         let mut tries = 0;
@@ -137,7 +137,7 @@ impl LaneConnection {
         }
     }
 
-    /// Lets claims wait on. Whoever keeps their time may not have seen them meanwhile.
+    /// Returns claims to the parked ones. Their deadlines may have passed meanwhile.
     fn put_back(&self, parked: Vec<Job>) {
         if !parked.is_empty() {
             self.shared.parked.put_back(parked);

@@ -1,7 +1,7 @@
-//! Locks what a group touches, in one order for everybody, and reads it.
+//! Locks the records that a group uses, in one order for all processes, and reads them.
 //!
-//! The order: references (advisory, class 1), claim requests (class 3), sessions (class 2), works. What is
-//! only read comes after that and needs no lock: whoever changes it holds one of these.
+//! The order: references (advisory, class 1), claim requests (class 3), sessions (class 2), work items. Records that
+//! are only read come after these and need no lock, because a writer of them holds one of these locks.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -32,20 +32,20 @@ use crate::{
     token::Key,
 };
 
-/// Advisory locks a class. A lock table has room for all of them.
+/// The number of advisory locks of each class. The server's lock table has room for all of them.
 const SLOTS: u32 = 1_024;
 
 const LOCK_REFERENCES: &str = "SELECT pg_advisory_xact_lock(1, k) FROM unnest($1::int[]) k";
 const LOCK_REQUESTS: &str = "SELECT pg_advisory_xact_lock(3, k) FROM unnest($1::int[]) k";
 pub(super) const LOCK_SESSIONS: &str = "SELECT pg_advisory_xact_lock(2, k) FROM unnest($1::int[]) k";
 
-/// A work's session never changes: it is read before anything is locked.
+/// The session of a work item never changes, so it is read before anything is locked.
 const LOCK_SESSIONS_OF: &str = "SELECT pg_advisory_xact_lock(2, k) FROM (SELECT DISTINCT k FROM ( \
      SELECT unnest($1::int[]) AS k \
      UNION ALL SELECT w.session_lock FROM work w WHERE w.id = ANY($2::uuid[]) AND w.session_lock IS NOT NULL \
      ) named ORDER BY k) sorted";
 
-/// The works that a load set leads to: by id, by waits on references, by waits, by commands.
+/// The work items that a load set leads to: by id, by waits on references, by waits, by commands.
 macro_rules! reached {
     () => {
         "SELECT unnest($1::uuid[]) AS id \
@@ -69,7 +69,7 @@ const WORKS: &str = statement!(
     "SELECT " { text(row::WORK) }
     " FROM work w WHERE w.id = ANY($1::uuid[]) ORDER BY w.id FOR NO KEY UPDATE"
 );
-/// Works that this process wrote last, most likely: their versions tell.
+/// For work items that this process probably wrote last: their versions show whether it did.
 const VERSIONS: &str =
     "SELECT w.id, w.xmin FROM work w WHERE w.id = ANY($1::uuid[]) ORDER BY w.id FOR NO KEY UPDATE";
 const WORKS_REACHED: &str = statement!(
@@ -78,7 +78,7 @@ const WORKS_REACHED: &str = statement!(
     { text(reached!()) }
     ") ORDER BY w.id FOR NO KEY UPDATE"
 );
-/// For claims: whoever has locked a work decides over it first. Queued ones only.
+/// For claims: only queued work items that no other transaction has locked.
 const WORKS_FREE: &str = statement!(
     "SELECT " { text(row::WORK) }
     " FROM work w WHERE w.id = ANY($1::uuid[]) AND {w.state is queued} ORDER BY w.id \
@@ -87,11 +87,11 @@ const WORKS_FREE: &str = statement!(
 pub(super) const PEERS: &str =
     statement!("SELECT " { text(row::WORK) } " FROM work w WHERE w.id = ANY($1::uuid[])");
 
-/// Read once the locks are held. `txn` is the group's place in the feed: not below this transaction's own id,
-/// so that readers, who stay below every running transaction, cannot have passed it; and not below that of
-/// any transaction that had ended by now, so that the events of one work follow each other. Nor is it above
-/// all of these, or readers would wait for a transaction that may never come. The floor of fences is read each time:
-/// after a failover another process may lift it at any moment.
+/// Read once the locks are held. `txn` is the group's position in the feed. It is not below this transaction's own id:
+/// readers, who stay below every running transaction, cannot have passed it. It is not below any transaction that has
+/// ended by now, so the events of one work item follow each other. It is not above all of these, or readers would wait
+/// for a transaction that may never come. The floor of fences is read each time, because another process may raise it
+/// at any moment after a failover.
 const MARK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, \
      greatest(pg_current_xact_id()::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1), \
      pg_current_xact_id()::xid, \
@@ -137,28 +137,28 @@ const WAITS: &str = statement!(
 );
 const INPUTS: &str = "SELECT work, payload FROM event WHERE work = ANY($1::uuid[]) AND seq = 1";
 
-/// When a group is decided, and where its events go in the feed.
+/// The time at which a group is decided, and the position of its events in the feed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     pub now: Millis,
     pub txn: i64,
-    /// No fence is granted below it.
+    /// The lowest fence that may be granted.
     pub fence_floor: u64,
-    /// The transaction that writes it.
+    /// The transaction of this group.
     pub by: Version,
 }
 
-/// What an earlier try of the same group has taught.
+/// Knowledge from earlier attempts of the same group.
 #[derive(Default)]
 pub(super) struct Lessons {
     /// Identities that turned out to exist.
     pub identities: BTreeSet<Identity>,
-    /// Works that it does not name: those that it has to wake and that somebody else had locked, and those that a
-    /// repeated claim was given before.
+    /// Work items that its actions do not name: those to be woken that another transaction had locked, and those that a
+    /// repeated claim had received.
     pub works: BTreeSet<WorkId>,
 }
 
-/// A stable hash: every process and version must choose the same lock.
+/// A stable hash, because every process and version must choose the same lock.
 pub(super) fn slot(parts: &[&str]) -> i32 {
     let mut hash: u32 = 0x811c_9dc5;
     for byte in parts.iter().flat_map(|part| part.bytes().chain([0])) {
@@ -186,8 +186,8 @@ pub(super) fn uuids<'a>(ids: impl IntoIterator<Item = &'a WorkId>) -> Vec<Uuid> 
     uuids
 }
 
-/// Whether a name can be asked for. PostgreSQL knows no NUL, so nothing is kept under a name that has one;
-/// the core refuses it, as soon as it gets to see it.
+/// Whether a name can be stored. PostgreSQL text has no NUL, so no record has such a name; the core refuses it when it
+/// decides.
 pub(super) fn askable(name: &str) -> bool {
     !name.contains('\0')
 }
@@ -198,7 +198,7 @@ fn columns(keys: &[TenantKey]) -> (Vec<&str>, Vec<&str>) {
     askable.map(|(left, right)| (left.as_str(), right.as_str())).unzip()
 }
 
-/// Where the results of the first round are.
+/// The places of the results of the first round.
 #[derive(Default)]
 struct First {
     works: Option<usize>,
@@ -208,7 +208,7 @@ struct First {
     rest: Rest,
 }
 
-/// BEGIN, every lock, the clock, and what the actions name: one round trip.
+/// BEGIN, every lock, the clock, and the records that the actions name, in one round trip.
 pub(super) async fn first(
     session: &PgConnection,
     shared: &Shared,
@@ -219,7 +219,7 @@ pub(super) async fn first(
     let mut load_set = load_set.clone();
     load_set.works.extend(&lessons.works);
     load_set.kept.extend(load_set.references.iter().cloned());
-    // Ingests are decided as new; only what is known to exist, or is asked for by a rerun, is looked up.
+    // Ingests are decided as new. Only identities that are known to exist, or that a rerun names, are looked up.
     let (load, assume): (Vec<_>, Vec<_>) =
         std::mem::take(&mut load_set.identities).into_iter().partition(|id| lessons.identities.contains(id));
     records.identities.extend(assume.into_iter().map(|identity| (identity, None)));
@@ -266,7 +266,7 @@ fn take_works(rows: &[Row], records: &mut Records) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes over works whose rows are as this process left them, and reads the others. They are locked already.
+/// Uses cached work items whose rows are unchanged, and reads the others. All are locked already.
 async fn unchanged(
     session: &PgConnection,
     key: &Key,
@@ -291,8 +291,7 @@ async fn unchanged(
     Ok(())
 }
 
-/// Leaves out what this process remembers of the works' commands, and says what that is: a work may turn out to
-/// have changed since.
+/// Skips the loading of cached commands, and returns them: a work item may turn out to have changed.
 fn spare(known: &ByWork<Written>, commands: &mut Vec<Sought>) -> Vec<Sought> {
     if commands.is_empty() {
         return Vec::new();
@@ -317,12 +316,12 @@ fn read_mark(session: &PgConnection, rows: &[Row], time: &Time, asked: Millis) -
     Ok(Mark { now, txn: get(row, 1)?, fence_floor, by: session.version(get(row, 2)?) })
 }
 
-/// Whether a load set leads to works that it does not name, and that may change.
+/// Whether a load set leads to work items that it does not name and that may change.
 fn reaches(load_set: &LoadSet) -> bool {
     !(load_set.references.is_empty() && load_set.wait_ids.is_empty() && load_set.command_ids.is_empty())
 }
 
-/// The statements that lock. Of works that this process wrote lately, all of them, only the versions are read.
+/// The statements that lock. If this process wrote all of these work items lately, only their versions are read.
 fn lock<'a>(
     pipeline: &mut Pipeline<'a>,
     first: &mut First,
@@ -389,8 +388,8 @@ pub(super) fn take_requests(rows: &[Row], keys: &[RequestKey], records: &mut Rec
     Ok(())
 }
 
-/// For claims: locks the requests, the sessions of the candidates, by their slots, and those candidates that are free.
-/// One that cannot be read is told of and passed over: it costs the others nothing.
+/// For claims: locks the requests, the sessions of the candidates, by their slots, and the candidates that are free. An
+/// unreadable one is reported and skipped, and the others go on.
 pub(super) async fn candidates(
     session: &PgConnection,
     shared: &Shared,
@@ -423,14 +422,14 @@ pub(super) async fn candidates(
     Ok(mark)
 }
 
-/// Works that a repeated claim was given before, but for those at hand.
+/// The work items that a repeated claim had received and that are not loaded.
 fn given_unread(records: &Records) -> Vec<WorkId> {
     let given = records.requests.values().flatten().map(|(work, _)| *work);
     given.filter(|id| !records.works.contains_key(id)).collect()
 }
 
-/// Repeats are rare: nobody looks for what they were given before it is known that there is any. Then the group starts
-/// over and locks it in order, since a repeat may have more to say than the claim: a command of its own, for example.
+/// Repeats are rare, so the earlier work items are loaded only when a repeat was found. Then the group starts again and
+/// locks them in order, because the repeat may contain more than the claim, for example a command.
 fn learn_given(records: &Records, lessons: &mut Lessons) -> Result<(), Fault> {
     let before = lessons.works.len();
     lessons.works.extend(given_unread(records));
@@ -440,7 +439,7 @@ fn learn_given(records: &Records, lessons: &mut Lessons) -> Result<(), Fault> {
     Err(Fault::Again("a claim was answered before".to_owned()))
 }
 
-/// For claims alone: nothing about these works will change, so they are read and not locked.
+/// For claims only: these work items will not change, so they are read without a lock.
 pub(super) async fn given_before(session: &PgConnection, records: &mut Records) -> Result<(), Fault> {
     let missing = given_unread(records);
     if missing.is_empty() {
@@ -453,7 +452,7 @@ pub(super) async fn given_before(session: &PgConnection, records: &mut Records) 
     Ok(())
 }
 
-/// Reads that need no lock; what is absent is recorded as absent.
+/// Reads that need no lock. Records that are absent are noted as absent.
 #[derive(Default)]
 struct Rest {
     peers: Option<usize>,
@@ -555,7 +554,7 @@ impl Rest {
         self.take_owned(results, load_set, records)
     }
 
-    /// What belongs to a work.
+    /// The records that belong to a work item.
     fn take_owned(
         self,
         results: &mut Results,
@@ -589,7 +588,7 @@ impl Rest {
     }
 }
 
-/// What the loaded rows showed to be needed too.
+/// Loads the further records that the loaded rows lead to.
 pub(super) async fn then(
     session: &PgConnection,
     key: &Key,

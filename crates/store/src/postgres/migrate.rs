@@ -1,4 +1,4 @@
-//! The schema: `schema.sql`, and numbered changes of it. Each is applied once, by the first daemon that comes.
+//! The schema: `schema.sql`, and numbered migrations. Each is applied once, by the first daemon that starts.
 
 use tenure_core::state_machine;
 use tokio_postgres::{Client, Error as PgError};
@@ -9,31 +9,31 @@ use crate::{Error, check, states::sql, token::Key};
 pub(super) struct Migration {
     pub number: i32,
     name: &'static str,
-    /// Whether binaries that do not know it must not use the ledger any more.
+    /// Whether programs that do not know this migration must not use the ledger any more.
     breaking: bool,
     sql: &'static str,
 }
 
-/// What a ledger is made of comes first, changes of it follow.
+/// The schema of a new ledger comes first; migrations follow.
 pub(super) const MIGRATIONS: &[Migration] =
     &[Migration { number: 1, name: check::FIRST, breaking: true, sql: sql!(include_str!("schema.sql")) }];
 
-/// Any number that nobody else is likely to lock.
+/// A number that other programs are unlikely to lock.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(7311450182)";
 
-/// A large table takes as long as it takes, by whatever plan is best.
+/// No time limit for migrations of large tables, and any plan.
 const UNHURRIED: &str = "SET LOCAL statement_timeout = 0; SET LOCAL enable_seqscan = on; \
      SET LOCAL enable_bitmapscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on";
 
 const TABLE: &str = "CREATE TABLE migration (number integer PRIMARY KEY, name text NOT NULL, \
      breaking boolean NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())";
 
-/// Applies what is missing and answers with the ledger's key.
+/// Applies the missing migrations and returns the ledger's key.
 pub(super) async fn migrate(client: &mut Client) -> Result<Key, Error> {
     up_to(client, MIGRATIONS).await
 }
 
-/// Applies what is missing of the given migrations.
+/// Applies the missing ones of these migrations.
 pub(super) async fn up_to(client: &mut Client, migrations: &[Migration]) -> Result<Key, Error> {
     let failed = |e: PgError| Error::Unavailable(describe(&e));
     let transaction = client.transaction().await.map_err(failed)?;
@@ -90,7 +90,7 @@ pub(super) async fn up_to(client: &mut Client, migrations: &[Migration]) -> Resu
     Ok(key)
 }
 
-/// Makes the tables of a new ledger in the first schema of the search path.
+/// Creates the tables of a new ledger in the first schema of the search path.
 pub(super) async fn make_tables(client: &Client) -> Result<(), PgError> {
     client.batch_execute(TABLE).await?;
     for migration in MIGRATIONS {
@@ -99,12 +99,12 @@ pub(super) async fn make_tables(client: &Client) -> Result<(), PgError> {
     Ok(())
 }
 
-/// The check on moves has one source: the core's table.
+/// The CHECK constraint on moves is generated from the core's table.
 fn filled(sql: &str) -> String {
     sql.replace("@moves", &state_machine::sql_mask_check("from_state", "to_state"))
 }
 
-/// The key of the ledger's tokens, made by the first to come.
+/// The key of the ledger's tokens, created by the first process.
 async fn make_key(transaction: &tokio_postgres::Transaction<'_>) -> Result<Key, Error> {
     let failed = |e: PgError| Error::Unavailable(describe(&e));
     let mut key = [0u8; 32];

@@ -1,6 +1,6 @@
 //! The ledger in PostgreSQL: any number of lanes and processes over one database.
 //!
-//! Owns connections, transactions and SQL. It knows no rules: what is claimable, due or legal the core says.
+//! Owns connections, transactions and SQL. It contains no rules: the core says what is claimable, due or legal.
 
 mod around;
 mod backup;
@@ -34,6 +34,7 @@ mod seats;
 mod selection;
 mod server;
 mod session;
+mod stuck;
 mod table;
 mod time;
 mod tls;
@@ -83,7 +84,7 @@ use crate::{
     writing::{Cure, Stop, Writing},
 };
 
-/// What the lanes share.
+/// The state that lanes share.
 struct Shared {
     key: Key,
     connector: Arc<Connector>,
@@ -91,11 +92,11 @@ struct Shared {
     writes: Queue,
     claims: Queue,
     parked: Parked,
-    /// Set when parked claims should look again.
+    /// Set when parked claims should search again.
     nudged: AtomicBool,
-    /// To be told to the other processes.
+    /// Notified when other processes should get a hint.
     announced: Notify,
-    /// Another program may have committed rows of the intake table.
+    /// Notified when other programs may have committed rows of the intake table.
     intake: Notify,
     recent: Recent,
     counters: Counters,
@@ -109,29 +110,29 @@ struct Shared {
 }
 
 impl Shared {
-    /// Names a queued work that cannot be read; claims pass it over for a while.
+    /// Reports a queued work item that cannot be read. Claims skip it for a while.
     fn pass_over(&self, work: WorkId, error: &Error) {
         self.unreadable.put(work, error);
         self.damaged.add(work.to_string(), error, self.time.last());
     }
 
-    /// Names the queue, where a part of it cannot be read.
+    /// Reports the queue as damaged if a part of it cannot be read.
     fn cannot_select(&self, error: &Error) {
         self.unreadable.put_queue();
         self.damaged.add(unreadable::QUEUE.to_owned(), error, self.time.last());
     }
 
-    /// Remembers what a group wrote.
+    /// Caches the work items that a group wrote.
     fn committed(&self, batch: Batch, mark: Mark) {
         self.fences.saw(mark.now, batch.writes.begun.iter().map(|attempt| attempt.fence));
-        // One that wrote nothing need not be durable.
+        // A transaction that wrote nothing does not have to be durable.
         if !batch.writes.events.is_empty() {
             self.connector.servers().committed(mark.by.server, mark.by.xid.whole(mark.txn));
         }
         self.recent.keep(batch, mark.by);
     }
 
-    /// Lets the parked claims look again.
+    /// Makes the parked claims search again.
     fn nudge(&self) {
         self.nudged.store(true, Ordering::Release);
         self.claims.nudge();
@@ -141,7 +142,7 @@ impl Shared {
         self.nudged.swap(false, Ordering::AcqRel)
     }
 
-    /// There is more to claim than before: here, and for the others.
+    /// There is more to claim than before, here and for other processes.
     fn ready_grew(&self) {
         self.nudge();
         self.announced.notify_one();
@@ -156,17 +157,17 @@ impl Shared {
 
 struct Postgres {
     shared: Arc<Shared>,
-    /// One for single records, one for lists and the feed.
+    /// One reader for single records, one for lists and the feed.
     points: Reader,
     lists: Reader,
-    /// One for credentials: who somebody is must be found however much others read.
+    /// A reader for credentials, so that authentication does not wait for other reads.
     credentials: Reader,
-    /// One for the gauges of dials and alerts, which are added up over everything that is open.
+    /// A reader for gauges, whose queries aggregate over everything that is open.
     gauges: Reader,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// Opens the ledger, bringing its schema up to date.
+/// Opens the ledger and brings its schema up to date.
 pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>, Error> {
     let connector = Arc::new(Connector::new(url, options)?);
     let mut session = connector.session().await?;
@@ -209,8 +210,8 @@ pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>,
     }))
 }
 
-/// Runs one of the store's tasks. After a panic nothing more is written and nobody is left waiting: the task
-/// goes on, and finds that writing has stopped.
+/// Runs one of the store's tasks. After a panic writing stops, and no caller is left waiting: the task restarts and
+/// finds that writing has stopped.
 async fn guarded<F: Future<Output = ()>>(shared: Arc<Shared>, run: impl Fn(Arc<Shared>) -> F) {
     while AssertUnwindSafe(run(shared.clone())).catch_unwind().await.is_err() {
         shared.writing.stop("a task of the ledger panicked; the log says where", Cure::Restart);
@@ -219,7 +220,7 @@ async fn guarded<F: Future<Output = ()>>(shared: Arc<Shared>, run: impl Fn(Arc<S
 }
 
 impl Drop for Postgres {
-    /// Lanes finish what is queued, and end.
+    /// Lanes finish the queue and end.
     fn drop(&mut self) {
         self.shared.close();
     }

@@ -1,4 +1,4 @@
-//! Where submissions wait: one queue for the writing lanes, one for the claims, and the parked claims.
+//! The queues of submissions: one for the writing lanes, one for the claims, and the parked claims.
 
 use std::{
     collections::VecDeque,
@@ -16,14 +16,14 @@ use crate::{
 #[derive(Default)]
 struct Inner {
     waiting: VecDeque<Job>,
-    /// Taken and not done.
+    /// The number of jobs that lanes are working on.
     busy: usize,
     closed: bool,
 }
 
 impl Inner {
-    /// At least half of what others are busy with. A small group costs nearly as much as a large one, and
-    /// takes from the others their time; while they are busy, it grows.
+    /// True if there is at least half of what other lanes are working on. A small group costs nearly as much as a large
+    /// one and takes time from the others; while they are busy, it grows.
     fn is_worth_a_group(&self) -> bool {
         !self.waiting.is_empty() && (self.waiting.len() * 2 >= self.busy || self.closed)
     }
@@ -54,7 +54,7 @@ impl Queue {
         }
     }
 
-    /// Wakes whoever waits for jobs, though there may be none.
+    /// Wakes a waiting lane, even if there are no jobs.
     pub fn nudge(&self) {
         self.news.notify_one();
     }
@@ -63,7 +63,7 @@ impl Queue {
         self.news.notified().await;
     }
 
-    /// Claims that are here, so many at most, and no more than ask for so many works together; one always.
+    /// At most `max` claims, which together ask for no more than about `works` work items; always at least one.
     pub fn take_claims(&self, max: usize, works: usize) -> Vec<Job> {
         let mut inner = self.inner();
         let mut asked = 0;
@@ -80,11 +80,11 @@ impl Queue {
         jobs
     }
 
-    /// What is there, as soon as it is worth a group. None: closed, and nothing is left.
+    /// The queued jobs, as soon as they are worth a group. None: closed and empty.
     pub async fn take(&self, max: usize) -> Option<Vec<Job>> {
         loop {
             if let Some(jobs) = self.try_take(max) {
-                // The next lane has to see what is left, or that it is closed.
+                // The next lane must see the remaining jobs, or that the queue is closed.
                 self.nudge_if_worth();
                 return Some(jobs).filter(|jobs| !jobs.is_empty());
             }
@@ -92,7 +92,7 @@ impl Queue {
         }
     }
 
-    /// None: not yet. Nothing: closed.
+    /// None: not yet. Empty: closed.
     fn try_take(&self, max: usize) -> Option<Vec<Job>> {
         let mut inner = self.inner();
         if inner.is_worth_a_group() {
@@ -103,7 +103,7 @@ impl Queue {
         inner.closed.then(Vec::new)
     }
 
-    /// So many of those taken are done: what was not worth a group may be now.
+    /// A lane has finished so many jobs, which may make the rest worth a group.
     pub fn done(&self, count: usize) {
         let mut inner = self.inner();
         inner.busy -= count;
@@ -132,7 +132,8 @@ impl Queue {
     }
 }
 
-/// Claims that found nothing and may wait. Whoever serves one takes it out, so that only one does.
+/// Claims that found nothing and may wait. The lane that serves one takes it out first, so that only one lane serves
+/// it.
 #[derive(Default)]
 pub(super) struct Parked(Mutex<Inner>);
 
@@ -171,7 +172,7 @@ impl Parked {
         taken
     }
 
-    /// Puts claims back in front: they have waited longest.
+    /// Returns claims to the front, because they have waited longest.
     pub fn put_back(&self, jobs: Vec<Job>) {
         let mut inner = self.inner();
         if inner.closed {
@@ -180,14 +181,14 @@ impl Parked {
         jobs.into_iter().rev().for_each(|job| inner.waiting.push_front(job));
     }
 
-    /// Nobody will look at them any more: those that are here, and those that come, are given nothing.
+    /// Ends the waiting: these claims, and later ones, get nothing.
     pub fn close(&self) {
         let mut inner = self.inner();
         inner.closed = true;
         inner.waiting.drain(..).for_each(|job| job.answer(Ok(nothing())));
     }
 
-    /// Answers those whose time is over, and tells when the next one's is.
+    /// Replies to claims whose time is over, and returns the next deadline.
     pub fn expire(&self) -> Option<Instant> {
         let now = Instant::now();
         let late = self.take(usize::MAX, |job| job.park_until.is_none_or(|until| until <= now));

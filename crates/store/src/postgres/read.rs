@@ -1,4 +1,4 @@
-//! Reads: on connections of their own, so that none of them waits for a writer.
+//! Reads, on their own connections, so that no read waits for a writer.
 
 use std::{pin::pin, sync::Arc};
 
@@ -23,7 +23,7 @@ use crate::{Error, fair};
 
 const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
-/// A connection that the daemon's own reads share, made again when it was lost, and those of tenants' reads.
+/// A shared connection for the daemon's own reads, reopened when it was lost, and the connections for tenants' reads.
 pub(super) struct Reader {
     pub shared: Arc<Shared>,
     session: Mutex<Option<Arc<PgConnection>>>,
@@ -45,7 +45,7 @@ impl Reader {
         Ok(new)
     }
 
-    /// A connection of one's own, for what takes long or needs a transaction.
+    /// A separate connection, for long reads and transactions.
     pub async fn own_session(&self) -> Result<PgConnection, Error> {
         self.shared.connector.session().await
     }
@@ -59,19 +59,19 @@ impl Reader {
         self.query_own(sql, params).await
     }
 
-    /// The same, without a turn: for what the daemon itself must know of a request.
+    /// The same without a turn, for reads that the daemon itself needs for a request.
     pub async fn query_own(&self, sql: &'static str, params: Vec<Param<'_>>) -> Result<Vec<Row>, Error> {
         let session = self.session().await?;
         session.query(sql, params).await.map_err(|fault| fault.error())
     }
 
-    /// A statement that writes, and commits by itself: without an answer, nobody knows whether it did.
+    /// A statement that writes and commits by itself. If the response is lost, the outcome is unknown.
     pub async fn write(&self, sql: &'static str, params: Vec<Param<'_>>) -> Result<Vec<Row>, Error> {
         let session = self.session().await?;
         session.query(sql, params).await.map_err(|fault| fault.at_commit().error())
     }
 
-    /// A page of a list, up to what it may weigh, by a statement that is not worth preparing.
+    /// A page of a list, up to the byte limit, by a statement that is not prepared.
     pub async fn page(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Error> {
         if let Some(tenant) = fair::beneficiary() {
             let seat = self.seats.take(tenant).await?;
@@ -100,7 +100,7 @@ impl Reader {
     }
 }
 
-/// Rows, up to what a page may weigh: those that the server sends after it are dropped as they come.
+/// Rows up to the byte limit. Later rows are dropped as they arrive.
 async fn until_heavy(
     client: &Client,
     sql: &str,
@@ -119,14 +119,14 @@ async fn until_heavy(
     Ok(rows)
 }
 
-/// The first rows of what was read in pieces.
+/// The first rows of several sorted parts.
 pub(super) fn first<T: Ord>(mut rows: Vec<T>, limit: usize) -> Vec<T> {
     rows.sort_unstable();
     rows.truncate(limit);
     rows
 }
 
-/// None: all.
+/// None: all tenants.
 pub(super) fn listed(tenants: &Tenants) -> Option<&[String]> {
     match tenants {
         Tenants::All => None,
@@ -134,7 +134,7 @@ pub(super) fn listed(tenants: &Tenants) -> Option<&[String]> {
     }
 }
 
-/// A list's conditions with their parameters.
+/// A list's conditions and their parameters.
 #[derive(Default)]
 pub(super) struct List<'a> {
     pub wanted: Vec<String>,
@@ -153,7 +153,7 @@ impl<'a> List<'a> {
     }
 
     pub fn names(&mut self, column: &str, names: Option<&'a Names>) {
-        // One name leads an index; several only restrict it.
+        // A single name can use an index; several names are only a condition.
         if let Some(Names::Only(list)) = names
             && let [only] = list.as_slice()
         {

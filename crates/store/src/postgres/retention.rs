@@ -1,5 +1,5 @@
-//! Pruning, in two steps: tombstones are set and committed; works are deleted when every transaction that may
-//! not have seen their tombstones is over.
+//! Pruning in two steps: tombstones are inserted and committed; the work items are deleted when every transaction that
+//! may not see their tombstones has ended.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ use crate::{
     unlogged::Link,
 };
 
-/// Whether a work `w` may go: none of its identity's generations is open, too young ($1; with commands $2), or
-/// needed by an open work.
+/// Whether a work item `w` may be pruned: no generation of its identity is open, too young ($1; with commands $2), or
+/// needed by an open work item.
 macro_rules! free {
     () => {
         "NOT EXISTS (SELECT 1 FROM work g WHERE g.tenant = w.tenant AND g.system = w.system \
@@ -74,10 +74,10 @@ const BURY: &str = sql!(
 );
 const SET_MAC: &str = "UPDATE tombstone t SET mac = v.mac FROM unnest($1::uuid[], $2::bytea[]) AS v(work, mac) \
      WHERE t.work = v.work";
-/// Whoever gets a higher number from now on sees the tombstones that are committed.
+/// Every transaction with a higher id sees the committed tombstones.
 const BARRIER: &str = "UPDATE tombstone SET barrier = pg_snapshot_xmax(pg_current_snapshot())::text::bigint \
      WHERE NOT gone AND barrier IS NULL";
-/// Each with whether nobody is left who may not see it.
+/// The tombstones whose work items still exist. The last column: whether every running transaction sees the tombstone.
 const BURIED: &str = concat!(
     "SELECT ",
     tombstone_columns!(),
@@ -85,7 +85,7 @@ const BURIED: &str = concat!(
      FROM tombstone WHERE NOT gone AND barrier IS NOT NULL ORDER BY 9 DESC, work LIMIT $1::bigint"
 );
 const LOCK: &str = "SELECT w.id FROM work w WHERE w.id = ANY($1::uuid[]) ORDER BY w.id FOR UPDATE";
-/// A work that was run again meanwhile, with all its generations, is kept after all.
+/// A work item whose identity was run again meanwhile is kept, with all its generations.
 const REPRIEVED: &str = "SELECT t.work FROM tombstone t WHERE t.work = ANY($1::uuid[]) AND EXISTS ( \
      SELECT 1 FROM work g WHERE g.tenant = t.tenant AND g.system = t.system AND g.source_id = t.source_id \
      AND g.run_id = t.run_id AND NOT EXISTS (SELECT 1 FROM tombstone o WHERE o.work = g.id))";
@@ -110,11 +110,11 @@ const DELETE_WORKS: &str = "DELETE FROM work WHERE id = ANY($1::uuid[])";
 const TOMBSTONE: &str =
     concat!("SELECT ", tombstone_columns!(), " FROM tombstone WHERE work = $1::uuid AND gone");
 
-/// Works of one transaction.
+/// Work items pruned in one transaction.
 const AT_ONCE: usize = 500;
 
-/// How long a call waits for older transactions to end. What is left then, the next call deletes.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a call waits for older transactions to end. The next call deletes the rest.
+const TRANSACTIONS_TIMEOUT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 
 const ADD: &str = statement!(
@@ -154,19 +154,20 @@ impl RetentionStore for Postgres {
 
     fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> StoreFuture<'a, Pruned> {
         Box::pin(async move {
-            // Sets tombstones, and deletes the works of all whose time has come: these, or those of an earlier call.
+            // Inserts tombstones, and deletes all work items whose barrier has passed, including those of earlier
+            // calls.
             let (key, session) = (self.key(), self.lists.own_session().await?);
             for piece in works.chunks(AT_ONCE) {
                 bury(&session, key, piece, before, at).await.map_err(|fault| fault.error())?;
             }
             session.query(BARRIER, params![]).await.map_err(|f| f.error())?;
             let mut pruned = Pruned::default();
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + TRANSACTIONS_TIMEOUT;
             loop {
                 let rows = session.query(BURIED, params![AT_ONCE as i64]).await.map_err(|f| f.error())?;
                 let mut works: Vec<Uuid> = Vec::new();
                 for row in &rows {
-                    // Only what the ledger itself has buried.
+                    // Only a tombstone with a genuine MAC.
                     if get(row, 8)?
                         && let Some(tombstone) = key.genuine(tombstone(row)?, row::mac(row, 7)?)
                     {
@@ -208,7 +209,7 @@ impl RetentionStore for Postgres {
 }
 
 table! {
-    /// A pruning; its MAC is beside it.
+    /// The record of a pruning. Its MAC is in the next column.
     one pub(super) PruningRow(pruning: Pruning) {
         at: "bigint" = pruning.at,
         actor: "text" = row::json(&pruning.actor),
@@ -246,7 +247,7 @@ pub(super) fn position(row: &Row) -> Result<Position, Error> {
     Ok(Position { epoch: get(row, 0)?, txn: get(row, 1)?, number: get(row, 2)? })
 }
 
-/// Sets tombstones, each with its MAC.
+/// Inserts tombstones with their MACs.
 async fn bury(
     session: &PgConnection,
     key: &Key,
@@ -266,7 +267,7 @@ async fn bury(
     session.query("COMMIT", params![]).await.map_err(Fault::at_commit).map(drop)
 }
 
-/// Adds the links of these works' events, each with its MAC.
+/// Inserts the links of these work items' events, with their MACs.
 async fn link_events(session: &PgConnection, key: &Key, works: &[Uuid]) -> Result<(), Fault> {
     let rows = session.query(EVENTS, params![works]).await?;
     let links = rows.iter().map(link).collect::<Result<Vec<Link>, Error>>()?;
@@ -281,7 +282,7 @@ async fn link_events(session: &PgConnection, key: &Key, works: &[Uuid]) -> Resul
     session.query(LINK, values).await.map(drop)
 }
 
-/// One transaction. Dropping its session after a fault ends it.
+/// Deletes in one transaction. After a fault, dropping the connection ends it.
 async fn delete(session: &PgConnection, key: &Key, mut works: Vec<Uuid>) -> Result<Pruned, Fault> {
     session.query("BEGIN", params![]).await?;
     session.query(LOCK, params![works.clone()]).await?;

@@ -1,4 +1,4 @@
-//! Rows to records and back.
+//! Converts rows to records and back.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn corrupt(what: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("a stored row cannot be read: {what}"))
 }
 
-/// A stored text that cannot be read.
+/// Stored text that cannot be read.
 pub(super) fn unread(why: impl std::fmt::Display) -> Error {
     match Error::unread(why.to_string()) {
         Error::Corrupt(why) => corrupt(why),
@@ -42,12 +42,12 @@ pub(super) fn get_named<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Resul
     row.try_get(column).map_err(corrupt)
 }
 
-/// JSON of our own making.
+/// Serialises a value of our own types.
 pub(super) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("records are plain structs with string keys")
 }
 
-/// The stored name of a plain enum.
+/// The serialised name of a unit variant.
 pub(super) fn name(value: &impl Serialize) -> String {
     let mut text = json(value);
     text.retain(|c| c != '"');
@@ -66,7 +66,7 @@ pub(super) fn digest(bytes: &[u8]) -> Result<Digest, Error> {
     bytes.try_into().map(Digest).map_err(corrupt)
 }
 
-/// None also for what cannot be one.
+/// None also for a value of the wrong length.
 pub(super) fn mac(row: &Row, at: usize) -> Result<Option<Digest>, Error> {
     Ok(get::<Option<&[u8]>>(row, at)?.and_then(|bytes| digest(bytes).ok()))
 }
@@ -81,7 +81,7 @@ pub(super) fn id(row: &Row, at: usize) -> Result<WorkId, Error> {
 }
 
 table! {
-    /// What events change of a work item, but for what it is found by.
+    /// The columns of a work item that events change, without those that it is found by.
     each pub(super) WorkRow(work: Work) {
         state: "smallint" = i16::from(work.state.code()),
         seq: "bigint" = work.seq as i64,
@@ -92,6 +92,7 @@ table! {
         expires_at: "bigint" = work.lease.as_ref().map(|lease| lease.expires_at),
         renewed_at: "bigint" = work.lease.as_ref().map(|lease| lease.renewed_at),
         renewed_by: "text" = work.lease.as_ref().and_then(|lease| lease.renewed_by.as_deref()),
+        progressed_at: "bigint" = work.lease.as_ref().and_then(|lease| lease.progressed_at),
         lapsed_at: "bigint" = work.lease.as_ref().and_then(|lease| lease.lapsed_at),
         open_waits: "int" = work.open_waits as i32,
         next_retry_at: "bigint" = work.next_retry_at,
@@ -110,6 +111,7 @@ table! {
                 expires_at: get(row, expires_at)?,
                 renewed_at: get(row, renewed_at)?,
                 renewed_by: get(row, renewed_by)?,
+                progressed_at: get(row, progressed_at)?,
                 lapsed_at: get(row, lapsed_at)?,
             }),
         };
@@ -135,7 +137,7 @@ table! {
 }
 
 table! {
-    /// What else events change of a work item: what it is found by.
+    /// The other columns of a work item that events change: those that it is found by.
     each pub(super) WorkKeys(work: Work) {
         reason: "text" = work.body.reason.as_ref().map(|reason| name(&reason.code)),
         owner: "text" = work.body.holder.as_ref().map(|holder| holder.id.as_str()),
@@ -144,7 +146,7 @@ table! {
 }
 
 table! {
-    /// What never changes of a work item: all of it as `spec`, and what it is found by.
+    /// The immutable columns of a work item: all of it as `spec`, and the columns that it is found by.
     each pub(super) WorkSpec(work: Work) {
         id: "uuid" = work.id.0,
         spec: "text" = json(&*work.spec),
@@ -160,22 +162,22 @@ table! {
         run_id: "text" = work.spec.source.run_id.as_str(),
         kind: "text" = work.spec.kind.as_str(),
         session: "text" = work.spec.session.as_deref(),
-        // The default, the work item's own id, needs no column and no index.
+        // The default, the work item's own id, is not stored or indexed.
         correlation_id: "text" =
             Some(work.spec.correlation_id.as_str()).filter(|given| *given != work.id.to_string()),
         workflow_id: "text" = work.spec.workflow.as_ref().map(|workflow| workflow.id.as_str()),
     }
 }
 
-/// What [`work`] reads, of the table `w`.
+/// The columns that [`work`] reads, of the table `w`.
 pub(super) const WORK: &str = statement!("w.id, w.spec, " { names_of("w", WorkRow::COLUMNS) });
 
 pub(super) fn work(row: &Row) -> Result<Work, Error> {
     WorkRow::read(row, 2, id(row, 0)?, Arc::new(parse::<Spec>(get(row, 1)?)?))
 }
 
-/// A page of rows, each with its key. One that cannot be read costs the others nothing. The page is full where it is as
-/// heavy as a page may be.
+/// A page of rows with their keys. A row that cannot be read does not affect the others. The page is full when it
+/// reaches the byte limit.
 pub(super) fn listed<T, K: RowKey>(
     rows: &[Row],
     limit: usize,
@@ -202,7 +204,7 @@ pub(super) fn event_key(row: &Row) -> Result<EventKey, Error> {
 }
 
 table! {
-    /// An event, but for its place in the feed and the request that it answers.
+    /// An event, without its position in the feed and its claim request.
     each pub(super) EventRow(event: Event) {
         work: "uuid" = event.work.0,
         seq: "bigint" = event.seq as i64,
@@ -262,7 +264,7 @@ table! {
     }
 }
 
-/// What [`event`] reads, of the table `e`.
+/// The columns that [`event`] reads, of the table `e`.
 pub(super) const EVENT: &str = statement!("e.epoch, e.txn, e.number, " { names_of("e", EventRow::COLUMNS) });
 
 pub(super) fn event(row: &Row) -> Result<StoredEvent, Error> {
@@ -332,7 +334,7 @@ table! {
     }
 }
 
-/// work, fence, attempt, at, type, data of the claim; then how it ended.
+/// The columns work, fence, attempt, at, type and data of the claim; then those of the end.
 pub(super) fn attempt(row: &Row) -> Result<Attempt, Error> {
     let Fact::Claimed(claimed) = Fact::parse(get(row, 4)?, get(row, 5)?).map_err(corrupt)? else {
         return Err(corrupt("an event that is no claim answers a claim request"));
@@ -371,7 +373,7 @@ table! {
     }
 }
 
-/// tenant, session, holder, head.
+/// The columns tenant, session, holder, head.
 pub(super) fn session(row: &Row) -> Result<SessionView, Error> {
     Ok(SessionView {
         holder: get::<Option<Uuid>>(row, 2)?.map(WorkId),
@@ -381,7 +383,7 @@ pub(super) fn session(row: &Row) -> Result<SessionView, Error> {
 }
 
 table! {
-    /// An early answer; its MAC is beside it.
+    /// An early answer. Its MAC is in the next column.
     each pub(super) KeptRow(kept: Kept) {
         tenant: "text" = kept.tenant.as_str(),
         reference: "text" = kept.reference.as_str(),

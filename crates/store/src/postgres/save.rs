@@ -1,5 +1,5 @@
-//! Writes the net result of a group: set-based, and no more of a row than was touched. Columns come as arrays. Where they
-//! are many, the select list unnests them: in FROM, each would be stored by itself first and read back from there.
+//! Saves the net result of a group, set-based, and of each row only the changed part. Columns are sent as arrays. If
+//! there are many, they are unnested in the select list: in FROM, each array would first be stored and then read back.
 
 use tenure_core::{
     Event, Fact, State, Step, Wait, Work, WorkId,
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     command,
-    connection::{Pipeline, params},
+    connection::{Param, Pipeline, params},
     load::{Mark, uuids},
     row::{AttemptEndRow, EventRow, KeptRow, StepRow, WaitRow, WorkKeys, WorkRow, WorkSpec},
 };
@@ -31,30 +31,37 @@ pub(super) const INSERT_WORK: &str = statement!(
      AND t.system = v.system AND t.source_id = v.source_id AND t.run_id = v.run_id \
      AND t.generation >= v.generation) ON CONFLICT ON CONSTRAINT work_identity DO NOTHING RETURNING id"
 );
-/// The new versions of rows that events changed.
+/// The new values of rows that events changed.
 pub const UPDATE_WORK: &str = statement!(
     "UPDATE work w SET " { sets_from("v", WorkRow::COLUMNS) } ", " { sets_from("v", WorkKeys::COLUMNS) }
     " FROM (SELECT unnest($1::uuid[]), " { unnested(WorkRow::COLUMNS, 2) }
     ", " { unnested(WorkKeys::COLUMNS, 2 + WorkRow::COLUMNS.len()) }
     ") AS v(id, " { names(WorkRow::COLUMNS) } ", " { names(WorkKeys::COLUMNS) } ") WHERE w.id = v.id"
 );
-/// New events, in order. `$1` is the transaction's place in the feed. The epoch is read by the statement that writes it:
-/// whoever starts one waits for the statements before, and those after it see it.
+/// New events, in order. `$1` is the transaction's position in the feed. The epoch is read by the inserting statement:
+/// starting an epoch waits for running inserts, and later inserts see it.
 pub const INSERT_EVENT: &str = statement!(
     "INSERT INTO event (txn, " { names(EventRow::COLUMNS) } ", " { names(REQUEST) }
     ", epoch) SELECT $1::bigint, " { unnested(EventRow::COLUMNS, 2) }
     ", " { unnested(REQUEST, 2 + EventRow::COLUMNS.len()) }
     ", (SELECT value::int FROM meta WHERE key = 'epoch')"
 );
-/// The claim request that an event answers.
+/// The claim request of an event.
 const REQUEST: Columns = &[Column { name: "request", kind: "bigint" }];
-/// Flags ride along: a renewed work may have got its first child in the same group.
+/// Includes `children` and `waiters`: a renewed work item may have got its first child in the same group.
 const RENEW_WORK: &str = "UPDATE work w SET expires_at = v.expires_at, renewed_at = v.renewed_at, \
      renewed_by = v.renewed_by, progress = v.progress, due_at = v.due_at, children = v.children, \
      waiters = v.waiters FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::bigint[]), \
      unnest($4::text[]), unnest($5::text[]), unnest($6::bigint[]), unnest($7::boolean[]), \
      unnest($8::boolean[])) AS v(id, expires_at, renewed_at, renewed_by, progress, due_at, children, waiters) \
      WHERE w.id = v.id";
+/// The same as a renewal, which is sent far more often, and when it brought new progress.
+const RENEW_WITH_PROGRESS: &str = "UPDATE work w SET expires_at = v.expires_at, renewed_at = v.renewed_at, \
+     renewed_by = v.renewed_by, progress = v.progress, due_at = v.due_at, children = v.children, \
+     waiters = v.waiters, progressed_at = v.progressed_at FROM (SELECT unnest($1::uuid[]), \
+     unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]), unnest($5::text[]), unnest($6::bigint[]), \
+     unnest($7::boolean[]), unnest($8::boolean[]), unnest($9::bigint[])) AS v(id, expires_at, renewed_at, \
+     renewed_by, progress, due_at, children, waiters, progressed_at) WHERE w.id = v.id";
 const ARM_WORK: &str = "UPDATE work w SET due_at = v.due_at, children = v.children, waiters = v.waiters \
      FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::boolean[]), unnest($4::boolean[])) \
      AS v(id, due_at, children, waiters) WHERE w.id = v.id";
@@ -73,7 +80,7 @@ const INSERT_READY: &str = "INSERT INTO ready (tenant, kind, system, priority, c
      SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::smallint[]), \
      unnest($5::bigint[]), unnest($6::uuid[]), unnest($7::text[])";
 
-/// The queued head of each session that nobody holds.
+/// The oldest queued work item of each session without a holder.
 macro_rules! heads {
     () => {
         "unnest($1::text[], $2::text[]) AS k(tenant, session) CROSS JOIN LATERAL ( \
@@ -134,7 +141,7 @@ const ERASE_COMMANDS: &str = "UPDATE command c SET body = ((c.body::jsonb - 'mes
      FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[])) AS v(work, before) \
      WHERE c.work = v.work AND c.seq < v.before";
 
-/// Open works that closed works have to wake: children, and those that wait for them.
+/// The open work items that ended ones wake: children, and those that wait for them.
 macro_rules! woken {
     () => {
         "SELECT w.id FROM work w WHERE w.parent = ANY($1::uuid[]) AND {w.state is open} \
@@ -143,7 +150,7 @@ macro_rules! woken {
     };
 }
 pub(super) const WOKEN: &str = sql!(woken!());
-/// Never waits: a group that holds works must not wait for more of them.
+/// Does not wait for locks: a group that holds work items must not wait for more.
 pub(super) const WOKEN_FREE: &str =
     sql!("SELECT w.id FROM work w WHERE w.id IN (", woken!(), ") FOR NO KEY UPDATE SKIP LOCKED");
 const WAKE_WORK: &str = sql!(
@@ -159,12 +166,12 @@ const WAKE_STATUS: &str = sql!(
 pub(super) const PAYLOADS: &str = "SELECT e.work, e.seq, e.payload FROM unnest($1::uuid[], $2::bigint[]) \
      AS k(work, seq) JOIN event e ON e.work = k.work AND e.seq = k.seq WHERE e.payload IS NOT NULL";
 
-/// A column of a list.
+/// One column of a list.
 fn each<'a, T, U>(rows: &'a [T], column: impl Fn(&'a T) -> U) -> Vec<U> {
     rows.iter().map(column).collect()
 }
 
-/// New works, sorted by identity: two groups that bring the same ones wait for each other in one order.
+/// New work items, sorted by identity, so that two groups that insert the same ones lock in the same order.
 pub(super) fn insert_works<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) -> Option<usize> {
     let mut works: Vec<&Work> =
         rows.iter().filter(|row| row.touch == Touch::Insert).map(|row| row.work).collect();
@@ -179,7 +186,7 @@ pub(super) fn insert_works<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) ->
     Some(pipeline.add(INSERT_WORK, params))
 }
 
-/// Everything but new works and wakes. Events come first: the rows are held against them.
+/// Everything except new work items and wake-ups. Events come first, because rows are compared with them.
 pub(super) fn rest<'a>(
     pipeline: &mut Pipeline<'a>,
     key: &Key,
@@ -193,6 +200,7 @@ pub(super) fn rest<'a>(
     };
     update_works(pipeline, &touched(&|touch| touch == Touch::Event));
     renew_works(pipeline, &touched(&|touch| touch == Touch::Renewal));
+    renew_with_progress(pipeline, &touched(&|touch| touch == Touch::Progress));
     arm_works(pipeline, &touched(&|touch| touch == Touch::Due || touch == Touch::Flags));
     statuses(pipeline, rows);
     ready(pipeline, rows);
@@ -228,7 +236,7 @@ fn events<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch, mark: Mark) {
     });
 }
 
-/// The claim request that an event answers: by it, a repeat finds what it was given.
+/// The claim request of an event: a repeated claim finds its work items by it.
 fn request(event: &Event) -> Option<i64> {
     match &event.fact {
         Fact::Claimed(claimed) => Some(claimed.request.0),
@@ -246,19 +254,29 @@ fn update_works<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {
 }
 
 fn renew_works<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {
-    let lease = |w: &&'a Work| w.lease.as_ref();
-    pipeline.add_if(!works.is_empty(), RENEW_WORK, || {
-        params![
-            each(works, |w| w.id.0),
-            each(works, |w| lease(w).map(|lease| lease.expires_at)),
-            each(works, |w| lease(w).map(|lease| lease.renewed_at)),
-            each(works, |w| lease(w).and_then(|lease| lease.renewed_by.as_deref())),
-            each(works, |w| w.progress.as_ref().map(|progress| progress.text())),
-            each(works, |w| w.due_at),
-            each(works, |w| w.children),
-            each(works, |w| w.waiters),
-        ]
+    pipeline.add_if(!works.is_empty(), RENEW_WORK, || renewal(works));
+}
+
+fn renew_with_progress<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {
+    pipeline.add_if(!works.is_empty(), RENEW_WITH_PROGRESS, || {
+        let mut params = renewal(works);
+        params.extend(params![each(works, |w| w.lease.as_ref().and_then(|lease| lease.progressed_at))]);
+        params
     });
+}
+
+fn renewal<'a>(works: &[&'a Work]) -> Vec<Param<'a>> {
+    let lease = |w: &&'a Work| w.lease.as_ref();
+    params![
+        each(works, |w| w.id.0),
+        each(works, |w| lease(w).map(|lease| lease.expires_at)),
+        each(works, |w| lease(w).map(|lease| lease.renewed_at)),
+        each(works, |w| lease(w).and_then(|lease| lease.renewed_by.as_deref())),
+        each(works, |w| w.progress.as_ref().map(|progress| progress.text())),
+        each(works, |w| w.due_at),
+        each(works, |w| w.children),
+        each(works, |w| w.waiters),
+    ]
 }
 
 fn arm_works<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {
@@ -272,7 +290,7 @@ fn arm_works<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {
     });
 }
 
-/// Those that let go of a session come before those that take it: a row each, in this order.
+/// Work items that give up a session come before those that take it: one row each, in this order.
 fn statuses<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
     let (new, old): (Vec<&Row<'a>>, Vec<&Row<'a>>) =
         rows.iter().filter(|row| row.status_changed()).partition(|row| row.touch == Touch::Insert);
@@ -304,7 +322,7 @@ fn ready<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
     let works = |wanted: &dyn Fn(&Row<'a>) -> bool| -> Vec<&'a Work> {
         rows.iter().filter(|row| wanted(row)).map(|row| row.work).collect()
     };
-    // What left and came back in one group may be bound to an owner now.
+    // A work item that left the queue and came back in one group may have another owner now.
     let gone = works(&|row| row.was_ready() && (!row.is_ready() || row.touch == Touch::Event));
     pipeline.add_if(!gone.is_empty(), DELETE_READY, || {
         params![
@@ -330,7 +348,7 @@ fn ready<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
     });
 }
 
-/// What an attempt begins with, the event of its claim says.
+/// The beginning of an attempt is in the event of its claim.
 fn attempt_ends<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
     let ended = &batch.writes.ended[..];
     pipeline.add_if(!ended.is_empty(), SAVE_END, || {
@@ -374,7 +392,7 @@ fn kept<'a>(pipeline: &mut Pipeline<'a>, key: &Key, batch: &'a Batch) {
     });
 }
 
-/// Who is next in a session is known only now.
+/// The next work item of a session is known only now.
 fn sessions<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
     let keys: Vec<_> = batch.writes.sessions.iter().collect();
     let columns = || params![each(&keys, |key| key.0.as_str()), each(&keys, |key| key.1.as_str())];
@@ -382,7 +400,7 @@ fn sessions<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
     pipeline.add_if(!keys.is_empty(), READY_SESSIONS, columns);
 }
 
-/// Asks which works are to be woken, and locks those that are free.
+/// Finds the work items to be woken, and locks those that are free.
 pub(super) fn find_woken<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) -> (usize, usize) {
     let columns = || {
         let wakes = &batch.writes.wakes;
@@ -401,7 +419,7 @@ pub(super) fn find_woken<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) -> (
     (pipeline.add(WOKEN, columns()), pipeline.add(WOKEN_FREE, columns()))
 }
 
-/// After every row is saved. A group has one time, so one date serves all.
+/// Runs after every row is saved. A group has one time, so one due date is enough.
 pub(super) fn wake(pipeline: &mut Pipeline<'_>, ids: &[WorkId], mark: Mark) {
     let at = vec![mark.now; ids.len()];
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();

@@ -1,4 +1,4 @@
-//! Schedules: small tables of their own, away from the hot path.
+//! Schedules: small tables that the write path does not use.
 
 use tenure_core::{
     Millis,
@@ -25,7 +25,7 @@ const LIST: &str = "SELECT body, tenant, name FROM schedule WHERE (tenant, name)
      AND ($3::text[] IS NULL OR tenant = ANY($3)) ORDER BY tenant, name LIMIT $4::bigint";
 const DUE: &str = "SELECT body FROM schedule WHERE due_at IS NOT NULL AND due_at <= $1::bigint \
      AND tenant <> ALL($2::text[]) ORDER BY due_at LIMIT $3::bigint";
-/// Locked in one order first: whoever saves the same ones at the same time waits, and then finds them changed.
+/// Locks in one order first: a concurrent save of the same schedules waits, and then finds them changed.
 const SAVE: &str = "WITH new AS ( \
          SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[]) \
          AS n(tenant, name, revision, due_at, body)), \
@@ -36,7 +36,8 @@ const SAVE: &str = "WITH new AS ( \
      UPDATE schedule s SET revision = h.revision, due_at = h.due_at, body = h.body FROM held h \
      WHERE s.tenant = h.tenant AND s.name = h.name AND s.revision = h.revision - 1 \
      RETURNING s.tenant, s.name";
-/// Written only where the schedule was. The parameters of the schedule come after those of its change.
+/// The record is inserted only if the schedule was saved. The parameters of the schedule come after those of its
+/// change.
 macro_rules! with_change {
     ($changed:literal) => {
         statement!(
@@ -153,7 +154,7 @@ fn schedule(row: &Row) -> Result<Schedule, Error> {
 }
 
 table! {
-    /// What somebody did to a schedule.
+    /// A change of a schedule by a person.
     one ChangeRow(change: ScheduleChange) {
         at: "bigint" = change.at,
         actor: "text" = row::json(&change.actor),

@@ -47,6 +47,7 @@ CREATE TABLE work (
     expires_at bigint,
     renewed_at bigint,
     lapsed_at bigint,
+    progressed_at bigint,
     next_retry_at bigint,
     due_at bigint,
     updated_at bigint NOT NULL,
@@ -98,7 +99,7 @@ BEGIN
     WHERE (SELECT e.seq = n.seq AND e.to_state = n.state AND e.hash = n.head FROM event e
         WHERE e.work = n.id ORDER BY e.seq DESC LIMIT 1) IS NOT TRUE LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION '% is not what its last event says', broken
+        RAISE EXCEPTION '% does not match its last event', broken
             USING ERRCODE = 'integrity_constraint_violation';
     END IF;
     RETURN NULL;
@@ -111,7 +112,7 @@ CREATE TRIGGER work_is_its_events AFTER UPDATE ON work REFERENCING NEW TABLE AS 
 -- more.
 CREATE TRIGGER work_stays AFTER UPDATE OF id, created_at, generation, priority, session_lock, parent, tenant,
     system, source_id, run_id, kind, session, correlation_id, workflow_id, spec ON work
-    FOR EACH ROW EXECUTE FUNCTION refuse('what a work was ingested as never changes');
+    FOR EACH ROW EXECUTE FUNCTION refuse('the specification of a work item never changes');
 
 CREATE FUNCTION work_pruned() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -307,7 +308,8 @@ CREATE UNIQUE INDEX status_holder ON status (tenant, session)
 CREATE INDEX status_head ON status (tenant, session, created_at, work)
     WHERE session IS NOT NULL AND {state is pending};
 
--- Exactly the claimable items. A lane is one tenant, kind and source system: a claim reads the lanes of its own tenants only.
+-- Exactly the claimable items. A queue is one tenant, kind and source system: a claim reads the queues of its own tenants
+-- only.
 -- Names are compared by their bytes, which costs least.
 CREATE TABLE ready (
     created_at bigint NOT NULL,
@@ -383,7 +385,7 @@ CREATE TRIGGER command_moved BEFORE UPDATE ON command
 -- commands stay so.
 CREATE TRIGGER command_end_stays BEFORE UPDATE ON command
     FOR EACH ROW WHEN (NEW.state <> OLD.state AND ({command OLD.state is succeeded} OR ({command OLD.state is cancelled} AND {command NEW.state is not succeeded})))
-    EXECUTE FUNCTION refuse('what happened, and what never will, stays so');
+    EXECUTE FUNCTION refuse('a command that succeeded or was cancelled is final');
 CREATE TRIGGER command_stays BEFORE UPDATE OF id, work, created_at, key, input_hash, tenant, tool, target,
     executor, spec ON command
     FOR EACH ROW EXECUTE FUNCTION refuse('an intent never changes');

@@ -1,5 +1,5 @@
-//! The connections that reads on behalf of tenants take in turns, each for one read at a time: a slow one delays nobody
-//! else who has a turn, and the server stops it at its deadline.
+//! The connections for reads on behalf of tenants, which take turns. Each is used for one read at a time, so a slow
+//! read delays no other tenant, and the server stops it at its time limit.
 
 use std::{
     ops::Deref,
@@ -15,11 +15,12 @@ use crate::{
     fair::{Fair, Turn},
 };
 
-/// Connections for tenants' reads, and how many of them one tenant may have; with fewer, one tenant would have all.
+/// The number of connections for tenants' reads, and how many of them one tenant may use. With fewer, one tenant could
+/// use all of them.
 const TENANTS: usize = 3;
 const SHARE: usize = 2;
 
-/// How the server's refusal of a statement that took too long is described.
+/// The code in the message of a statement that exceeded its time limit.
 const STOPPED: &str = "(57014)";
 
 pub(super) struct Seats {
@@ -53,7 +54,7 @@ impl Seats {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An idle connection to the server that answers now; those to another one are closed.
+    /// An idle connection to the current server. Connections to another server are closed.
     fn take_idle(&self) -> Option<PgConnection> {
         let mut idle = self.idle();
         idle.retain(|session| self.connector.is_usable(session));
@@ -74,7 +75,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// The read has been answered, so that nothing of it is left on the connection.
+    /// The response was read completely, so the connection is clean.
     pub fn answered<T>(mut self, answer: Result<T, Fault>) -> Result<T, Error> {
         self.done = true;
         answer.map_err(|fault| match fault {
@@ -93,18 +94,18 @@ impl Deref for Seat {
 }
 
 impl Drop for Seat {
-    /// A read whose asker has left goes on at the server: it keeps its turn until it has ended there, or else askers
-    /// that leave would have as many connections as they like.
+    /// A read whose caller has left continues on the server. It keeps its turn until it has ended there; otherwise
+    /// callers that leave could use any number of connections.
     fn drop(&mut self) {
         let Some((session, turn)) = self.held.take() else { return };
         let of = self.of.clone();
         if self.done {
             of.put_back(session);
-            // The next reader finds the connection that was just put back.
+            // The next reader finds the connection that was just returned.
             drop(turn);
         } else if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move {
-                // Answered in its turn: after what is still running.
+                // The server responds to this after the running statement.
                 if session.within(session.client.simple_query("")).await.is_ok() {
                     of.put_back(session);
                 }

@@ -1,5 +1,5 @@
-//! Works that this process's claim lanes are about to give away. One lane selects at a time, and passes over
-//! what the others have in hand: two would otherwise choose the same head of the queue.
+//! The work items that the claim lanes of this process are about to give away. One lane selects at a time and skips the
+//! selection of the others: otherwise two lanes would choose the same head of the queue.
 
 use std::{
     collections::HashSet,
@@ -20,7 +20,7 @@ pub(super) struct SelectionTurn<'a> {
     _turn: tokio::sync::MutexGuard<'a, ()>,
 }
 
-/// What one lane has chosen; free again when it is dropped.
+/// The selection of one lane. Dropping it releases the work items.
 pub(super) struct SelectedWorks<'a> {
     in_hand: &'a Selections,
     works: Vec<WorkId>,
@@ -37,12 +37,12 @@ impl Selections {
 }
 
 impl<'a> SelectionTurn<'a> {
-    /// What the other lanes have chosen.
+    /// The selections of the other lanes.
     pub fn others(&self) -> HashSet<WorkId> {
         self.in_hand.works().clone()
     }
 
-    /// Keeps what was chosen from the others.
+    /// Excludes the selected work items from other lanes' selections.
     pub fn hold(self, works: Vec<WorkId>) -> SelectedWorks<'a> {
         self.in_hand.works().extend(&works);
         SelectedWorks { in_hand: self.in_hand, works }

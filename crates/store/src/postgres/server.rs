@@ -1,8 +1,7 @@
-//! Which PostgreSQL server answers, and what follows when it is another one than before.
+//! Recognises the PostgreSQL server, and handles a change of server.
 //!
-//! A promoted replica may lack the last transactions of the server that it replaces. Nothing that this process
-//! remembers of rows is valid there, positions of the feed start a new epoch, and fences start above every fence that
-//! may have been granted and lost.
+//! A promoted replica may lack the last transactions of the server that it replaces. Cached rows are not valid on it,
+//! positions of the feed start a new epoch, and fences start above every fence that may have been granted and lost.
 
 use std::{
     sync::{
@@ -19,8 +18,8 @@ use tokio_postgres::{Client, Error as PgError, Transaction, error::SqlState};
 use super::{fault::describe, migrate::LOCK};
 use crate::Error;
 
-/// Every role may call these, unless somebody forbade it. The timeline is in the first eight digits of a WAL file's name;
-/// the checkpoint's own timeline is still the old one for a while after a promotion.
+/// Every role may call these functions unless that was revoked. The timeline is in the first eight digits of the name
+/// of a WAL file; the checkpoint's timeline stays the old one for a while after a promotion.
 const ASK: &str = "SELECT system_identifier::text, pg_walfile_name(pg_current_wal_insert_lsn()), \
      extract(epoch FROM pg_postmaster_start_time())::text FROM pg_control_system()";
 
@@ -35,28 +34,29 @@ const FACTS: &str = "SELECT m.value::int, coalesce((SELECT e.txn FROM event e WH
 const SET: &str = "INSERT INTO meta (key, value) VALUES ($1::text, $2::text) \
      ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
-/// Waits for the groups that are writing. Those that come later read the new epoch as they write their events.
+/// Waits for the groups that are writing events. Later groups read the new epoch as they insert.
 const NO_EVENTS: &str = "LOCK TABLE event IN SHARE MODE";
 
-/// Commits that the other replicas of this process made within the last moment, and that it did not see.
+/// A margin for commits of other replicas within the last moment, which this process did not see.
 const FLOOR_MARGIN_MS: Millis = 1_000;
 
-/// From which second epochs are counted: 2026-01-01. They reach until 2094.
+/// The second from which epochs are counted: 2026-01-01. They reach until 2094.
 const EPOCHS_FROM: i64 = 1_767_225_600;
 
-/// A database cluster on one of its timelines. A promotion and a restore to a point in time each begin a new timeline.
+/// A database cluster on one of its timelines. Each promotion and each restore to a point in time begins a new
+/// timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     system: String,
     timeline: u32,
-    /// When the server was started. Two replicas of one primary may be promoted to the same timeline, and files that
-    /// are put back keep theirs.
+    /// When the server was started. Two replicas of one primary may be promoted to the same timeline, and restored
+    /// files keep theirs.
     started: String,
 }
 
 impl Identity {
-    /// None where the server cannot tell: some that only look like PostgreSQL have no timelines, and some forbid the
-    /// question. Any other failure says nothing about which server it is, so the connection is not used.
+    /// None if the server cannot tell: some compatible servers have no timelines, and some forbid the question. Any
+    /// other failure does not show which server it is, so the connection is not used.
     pub async fn ask(client: &Client) -> Result<Option<Self>, Error> {
         let row = match client.query_one(ASK, &[]).await {
             Ok(row) => row,
@@ -81,8 +81,7 @@ fn cannot_tell(code: &SqlState) -> bool {
         .contains(code)
 }
 
-/// The servers that this process met, numbered: a number is never given to two of them, nor to one before and after it
-/// was started anew.
+/// The servers that this process has met, numbered. A restart of a server also gives it a new number.
 #[derive(Default)]
 pub(super) struct Servers {
     met: Mutex<Met>,
@@ -93,34 +92,34 @@ pub(super) struct Servers {
 struct Met {
     identity: Option<Identity>,
     branch: Option<Branch>,
-    /// How often another database answered than before.
+    /// How often a different database was found.
     changes: u32,
-    /// The highest transaction of this process that wrote events, and the number of its server.
+    /// The highest transaction of this process that wrote events, and its server's number.
     committed: (u32, i64),
 }
 
 impl Met {
-    /// Whether a connection has come to another database than those before it. Of the first, only the database itself
-    /// can tell.
+    /// Whether a connection reached a different database than earlier ones. For the first connection, only the database
+    /// itself can tell.
     fn is_left(&self, branch: &str, other_server: bool) -> bool {
         (other_server && self.changes == 0) || self.branch.as_ref().is_some_and(|known| known.name != branch)
     }
 }
 
-/// One history of a database. It has a random name in `meta`, and another one after each promotion, restore, or return
-/// to earlier files.
+/// One history of a database. It has a random name in `meta`, and a new one after each promotion, restore, or return to
+/// earlier files.
 #[derive(Clone)]
 struct Branch {
     name: String,
-    /// The server's number when this process came to it.
+    /// The server's number when this process first joined the branch.
     since: u32,
     /// The last epoch that this process knows, of this branch or an earlier one.
     epoch: i32,
-    /// How often the database had changed when a connection last joined.
+    /// The count of database changes when a connection last joined.
     changes: u32,
 }
 
-/// What a database says of itself.
+/// The database's description of itself.
 struct ServerInfo {
     epoch: i32,
     /// A stored position is ahead of the server's own transactions, as after a dump and a restore.
@@ -152,7 +151,7 @@ impl ServerInfo {
         self.branch.as_ref() == Some(&branch.name)
     }
 
-    /// Above every epoch that is known here, and above those of lost branches, which only the clock knows of.
+    /// Above every known epoch, and above those of lost branches, which only the clock bounds.
     fn next_epoch(&self, known: Option<&Branch>) -> i32 {
         let above = self.epoch.max(known.map_or(0, |branch| branch.epoch)) + 1;
         // A clock that is far ahead must leave room for later epochs.
@@ -165,23 +164,23 @@ impl Servers {
         self.met.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes whenever another server answers.
+    /// A number that changes with the server.
     pub fn number(&self) -> u32 {
         *self.number.borrow()
     }
 
-    /// Tells when another server answers.
+    /// Notifies of a change of server.
     pub fn news(&self) -> watch::Receiver<u32> {
         self.number.subscribe()
     }
 
-    /// How often the database became another one: a server that was only started anew does not count.
+    /// How often the database changed. A restart of the same server does not count.
     pub fn changes(&self) -> u32 {
         self.met().changes
     }
 
-    /// The number of the server that a new connection reached. A server whose timeline was left behind by a promotion
-    /// is refused: nothing that is written there lasts.
+    /// The number of the server that a new connection reached. A server whose timeline was abandoned by a promotion is
+    /// refused: commits on it are lost.
     pub fn meet(&self, identity: Option<&Identity>) -> Result<u32, Error> {
         let Some(identity) = identity else { return Ok(self.number()) };
         let mut met = self.met();
@@ -209,22 +208,22 @@ impl Servers {
         Ok(self.number())
     }
 
-    /// A transaction of this process wrote events, and was committed.
+    /// Records a committed transaction of this process that wrote events.
     pub fn committed(&self, server: u32, transaction: i64) {
         let mut met = self.met();
         met.committed = met.committed.max((server, transaction));
     }
 
-    /// Below which fence nothing is granted, as far as this process knows: zero while it has met one database only.
+    /// The lowest fence that may be granted, as far as this process knows. Zero while it has met one database only.
     fn floor(&self, fences: &Fences) -> u64 {
         if self.changes() == 0 { 0 } else { fences.floor() }
     }
 
-    /// Joins the ledger's writers on this server: stores below which fence nothing is granted, and starts an epoch of
-    /// positions where new events would hide behind lost ones. Returns the server's number.
+    /// Joins the ledger's writers on this server: stores the lowest fence that may be granted, and starts an epoch of
+    /// positions if new events would otherwise be hidden behind lost ones. Returns the server's number.
     ///
-    /// The database is another one if its server is, if it is on another branch, or if it lacks a transaction that this
-    /// process saw committed.
+    /// The database is a different one if its server is, if it is on another branch, or if it lacks a transaction that
+    /// this process saw committed.
     pub async fn join(
         &self,
         client: &mut Client,
@@ -232,7 +231,7 @@ impl Servers {
         fences: &Fences,
     ) -> Result<u32, Error> {
         let failed = |e: PgError| Error::Unavailable(describe(&e));
-        // Before the facts: others commit meanwhile.
+        // Read before the server is asked, because other lanes commit meanwhile.
         let (known, committed) = {
             let met = self.met();
             (met.branch.clone(), met.committed)
@@ -257,7 +256,7 @@ impl Servers {
             _ => random_name()?,
         };
         let moved = self.met().is_left(&branch, other);
-        // Where no process lived through it, files that were put back show by nothing else than the start.
+        // If no process has run through the change, restored files are recognisable only by the start of the server.
         let starts = parted
             || differs(&facts.started, &started)
             || known.as_ref().is_some_and(|known| !facts.is_of(known) && facts.epoch <= known.epoch);
@@ -311,11 +310,11 @@ fn random_name() -> Result<String, Error> {
     Ok(uuid::Uuid::from_bytes(name).simple().to_string())
 }
 
-/// What this process knows of the fences that were granted.
+/// The fences that were granted, as far as this process knows.
 pub(super) struct Fences {
     opened: Instant,
     granted: AtomicU64,
-    /// The most that the server's clock was ahead of the time since `opened`.
+    /// The greatest lead of the server's clock over the time since `opened`.
     ahead: AtomicI64,
 }
 
@@ -330,7 +329,7 @@ impl Fences {
         self.opened.elapsed().as_millis() as Millis
     }
 
-    /// A group was committed at this moment of the server's clock.
+    /// A group was committed at this time of the server's clock.
     pub fn saw(&self, now: Millis, granted: impl Iterator<Item = u64>) {
         self.ahead.fetch_max(now - self.elapsed(), Relaxed);
         if let Some(highest) = granted.max() {
@@ -338,8 +337,8 @@ impl Fences {
         }
     }
 
-    /// Above every fence that this process saw, and above those that other replicas were granted by the same server's
-    /// clock until now.
+    /// Above every fence that this process saw, and above those that other replicas may have been granted by the same
+    /// server's clock until now.
     fn floor(&self) -> u64 {
         let clock = match self.ahead.load(Relaxed) {
             Millis::MIN => 0,

@@ -1,7 +1,8 @@
 //! The columns of PostgreSQL's tables: see [`crate::columns`].
 
-/// A list of columns with their types, with what a record binds to each and with how the record is read back. Those that an
-/// update may change come last. `each` binds arrays with a cell for each of several records, `one` a single record.
+/// A list of columns with their types, with the value that a record binds to each and the way in which the record is
+/// read back. The columns that an update may change come last. `each` binds arrays with one element for each of several
+/// records, `one` a single record.
 macro_rules! table {
     (
         $(#[$doc:meta])*
@@ -20,7 +21,7 @@ macro_rules! table {
         }
 
         impl $table {
-            /// Those that an update may change.
+            /// The columns that an update may change.
             pub const CHANGING: $crate::columns::Columns =
                 &[$($crate::columns::column!($changing $($new_name)? : $new_kind)),*];
         }

@@ -1,7 +1,7 @@
-//! The server's clock without its jumps, as all processes of a ledger agree on it.
+//! The server's clock without its jumps. All processes of a ledger agree on it.
 //!
-//! The offset is in `meta`, with what the clock showed when some process last looked. Whoever notices a jump first
-//! changes the offset; the others find it changed. Nothing is decided between a jump and this agreement.
+//! The offset is stored in `meta`, with the clock's value at the last check by any process. The first process that
+//! notices a jump changes the offset; the others find it changed. Between a jump and this agreement nothing is decided.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -24,15 +24,15 @@ const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigi
      (SELECT value FROM meta WHERE key = 'clock')";
 const AGREE: &str = "UPDATE meta SET value = $1::text WHERE key = 'clock' AND value = $2::text RETURNING key";
 
-/// How often the processes of a ledger say together what the clock shows: more often than the shortest jump.
+/// How often a process writes down the clock's value: more often than the shortest jump that is recognised.
 const BEAT_MS: Millis = 4_000;
-/// How often another process may be quicker.
+/// How often another process may be faster before this one gives up.
 const TRIES: usize = 8;
 /// Not agreed yet.
 const NEVER: Millis = Millis::MIN;
 
 pub(super) struct Time {
-    /// Given by whoever opened the ledger, in place of the server's.
+    /// The clock given with the options of the ledger, instead of the server's.
     given: Option<SteadyClock>,
     own: SystemClock,
     follower: Mutex<Follower>,
@@ -54,12 +54,12 @@ impl Time {
         self.follower.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before the server's clock is asked.
+    /// Called before the server's clock is read.
     pub fn begin(&self) -> Millis {
         self.own.monotonic()
     }
 
-    /// The ledger's time, where the server was asked at `from` and its clock showed this.
+    /// The ledger's time, if the server was asked at `from` and its clock showed `clock`.
     pub fn at(&self, clock: Millis, from: Millis) -> Result<Millis, Fault> {
         if let Some(given) = &self.given {
             return Ok(given.wall());
@@ -73,7 +73,7 @@ impl Time {
         Ok(follower.take(reading))
     }
 
-    /// Jumps that were noticed, and how far the ledger's time is from the clock.
+    /// The number of jumps, and the difference between the ledger's time and the clock.
     pub fn told(&self) -> (u64, Millis) {
         match &self.given {
             Some(given) => given.told(),
@@ -81,7 +81,7 @@ impl Time {
         }
     }
 
-    /// The ledger's time when it was last asked for.
+    /// The result of the last reading of the ledger's time.
     pub fn last(&self) -> Millis {
         match &self.given {
             Some(given) => given.wall(),
@@ -89,7 +89,7 @@ impl Time {
         }
     }
 
-    /// Agrees with the other processes where that was never done, or not since a jump.
+    /// Agrees with the other processes, if this process never did, or not since a jump.
     pub async fn settle(&self, session: &PgConnection) -> Result<(), Fault> {
         if self.given.is_some() || self.agreed.load(Relaxed) != NEVER {
             return Ok(());
@@ -97,7 +97,8 @@ impl Time {
         self.agree(session).await
     }
 
-    /// Agrees with them again and again: whoever shows that time goes on protects it from those that stood still.
+    /// Agrees again at regular intervals: this shows that time passes, and so protects the time from processes that
+    /// were suspended.
     pub async fn beat(&self, session: &PgConnection) -> Result<(), Fault> {
         let agreed = self.agreed.load(Relaxed);
         if self.given.is_some() || (agreed != NEVER && self.own.monotonic() - agreed < BEAT_MS) {

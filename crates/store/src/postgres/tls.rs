@@ -1,8 +1,8 @@
-//! Whether a connection is encrypted, and whether the server has to prove who it is: as the URL says.
+//! Encryption of connections, and the check of the server's certificate, as the URL says.
 //!
-//! `sslmode=disable`, and none at all: plain. `prefer`: encrypted where the server can. `require`: encrypted,
-//! whoever answers. `verify-full`, or `require` with a `sslrootcert`: encrypted, and the server's certificate
-//! must be signed under that file, or under the system's, for the host's name.
+//! `sslmode=disable`, or no `sslmode`: plain. `prefer`: encrypted if the server can. `require`: encrypted, without a
+//! check of the certificate. `verify-full`, or `require` with a `sslrootcert`: encrypted, and the server's certificate
+//! must be valid for the host's name under that file or under the system's roots.
 
 use std::{str::FromStr, sync::Arc};
 
@@ -22,7 +22,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::fault::describe;
 use crate::Error;
 
-/// What the URL says of encryption.
+/// The encryption settings of a URL.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wishes {
     mode: Mode,
@@ -38,7 +38,7 @@ enum Mode {
     Verify,
 }
 
-/// Reads a URL: how to connect, and how to encrypt.
+/// Parses a URL into the driver's configuration and the encryption.
 pub(super) fn read(url: &str) -> Result<(Config, MakeRustlsConnect), Error> {
     let (rest, wishes) = take_wishes(url)?;
     let mut config = Config::from_str(&rest)
@@ -52,7 +52,7 @@ pub(super) fn read(url: &str) -> Result<(Config, MakeRustlsConnect), Error> {
     Ok((config, MakeRustlsConnect::new(client(&wishes)?)))
 }
 
-/// Takes out of a URL what the driver does not know.
+/// Removes the parameters that the driver does not know.
 fn take_wishes(url: &str) -> Result<(String, Wishes), Error> {
     let mut wishes = Wishes::default();
     let Some((base, query)) = url.split_once('?') else { return Ok((url.to_owned(), wishes)) };
@@ -108,7 +108,7 @@ fn roots(path: Option<&str>) -> Result<RootCertStore, Error> {
         None => rustls_native_certs::load_native_certs().certs,
     };
     let mut roots = RootCertStore::empty();
-    // A system's file may hold one that is not understood here; the others count all the same.
+    // The system's file may contain certificates that cannot be parsed; the others are used.
     roots.add_parsable_certificates(certificates);
     if roots.is_empty() {
         return Err(Error::Unusable(match path {
@@ -121,7 +121,7 @@ fn roots(path: Option<&str>) -> Result<RootCertStore, Error> {
     Ok(roots)
 }
 
-/// Encrypts towards whoever answers: what `prefer` and `require` ask for, and no more.
+/// Encrypts without checking the certificate, as `prefer` and `require` ask.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! The tables of rows that no log tells of, each read whole: by `verify`.
+//! The tables of rows that are not derived from the log, each read whole by `verify`.
 
 use futures_util::{StreamExt, TryStreamExt};
 use tokio_postgres::{Client, Error as PgError, Row, types::ToSql};
@@ -50,7 +50,7 @@ fn failed(error: PgError) -> Error {
     Fault::from(error).error()
 }
 
-/// A fault a row, at most so many of each table.
+/// One fault for each row, up to a limit for each table.
 pub(super) async fn faults(client: &Client, key: &Key, most: usize) -> Result<Vec<String>, Error> {
     let mut faults = Vec::new();
     for Table { name, columns, read } in TABLES {
@@ -60,7 +60,7 @@ pub(super) async fn faults(client: &Client, key: &Key, most: usize) -> Result<Ve
             Ok(match read(&row) {
                 Ok(one) => key.fault(&*one, row::mac(&row, row.len() - 1)?),
                 Err(Error::Corrupt(why)) => Some(format!("a row of `{name}` cannot be read: {why}")),
-                // Only the version that wrote it can judge it.
+                // Only the newer version that wrote a row can check it.
                 Err(Error::Newer(_)) => None,
                 Err(error) => return Err(error),
             })
@@ -71,7 +71,7 @@ pub(super) async fn faults(client: &Client, key: &Key, most: usize) -> Result<Ve
     Ok(faults)
 }
 
-/// The anchor of a new ledger. There is one from the start: deleting it is never a way to start over.
+/// The anchor of a new ledger. Every ledger has one from its creation, so deleting it does not hide anything.
 pub(super) async fn first_anchor(client: &Client, key: &Key) -> Result<(), Error> {
     let stored = row::json(&key.with_mac(Anchor::default()));
     let insert = "INSERT INTO meta (key, value) VALUES ('anchor', $1)";

@@ -1,5 +1,5 @@
-//! Works on the queue that could not be read lately, and whether a part of the queue itself could not. Claims pass the
-//! works over, and look again after a while: a person may have repaired them.
+//! Queued work items that could not be read lately, and whether a part of the queue itself is damaged. Claims skip
+//! these work items, and try them again after a while, because a person may have repaired them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,16 +14,16 @@ use crate::Error;
 
 const PASSED_OVER: Duration = Duration::from_secs(60);
 
-/// More of them at the head of a queue are a case for a person, and not passed over.
+/// With more of them at the head of a queue, claims fail until a person has repaired it.
 const MOST: usize = 1_000;
 
-/// What a queue is called of which a page cannot be read. Claims that select what is on it fail.
+/// The name of the queue in reports of damage. Claims that select from a damaged page fail.
 pub(super) const QUEUE: &str = "the table ready, read for claims";
 
 #[derive(Default)]
 pub(super) struct Unreadable {
     works: Mutex<HashMap<WorkId, Instant>>,
-    /// Until when the queue counts as damaged.
+    /// Until when the queue is reported as damaged.
     queue: Mutex<Option<Instant>>,
 }
 
@@ -36,12 +36,12 @@ impl Unreadable {
         }
     }
 
-    /// A part of the queue could not be read just now.
+    /// A part of the queue could not be read.
     pub fn put_queue(&self) {
         *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + PASSED_OVER);
     }
 
-    /// Works that are passed over now. What has not failed for a while is no longer called damaged; such works are
+    /// The work items that are skipped now. The ones that have not failed for a while are no longer reported, and are
     /// tried again.
     pub fn known(&self, mut tried_again: impl FnMut(&str)) -> HashSet<WorkId> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);

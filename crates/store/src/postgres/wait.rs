@@ -93,7 +93,7 @@ impl<'a> List<'a> {
         if let Some(kind) = &filter.kind {
             self.want("t.kind =", row::name(kind));
         }
-        // In words: a bound value could not use the index of the open ones.
+        // A literal: the partial index of open waits is not used for a bound value.
         self.wanted.extend(filter.state.map(|state| format!("t.state = '{}'", row::name(&state))));
         self.wanted.extend(filter.last_ended.then(|| "t.ended_at IS NOT NULL".to_owned()));
         if let Some(session) = &filter.session {

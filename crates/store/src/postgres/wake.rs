@@ -1,7 +1,7 @@
-//! Hints between processes: whoever brings work to the queue tells the others, and nobody depends on it.
+//! Hints between processes: a process that adds to the queue notifies the others. Nothing depends on a hint.
 //!
-//! NOTIFY never runs in a group's own transaction, where its lock would line up every commit of all
-//! processes: it runs here, on the connection that listens, and at most once at a time.
+//! NOTIFY is never used in a group's own transaction, because its lock would serialise the commits of all processes. It
+//! runs here, on the listening connection, at most once at a time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,13 +12,13 @@ use tokio_postgres::{AsyncMessage, Client};
 use super::Shared;
 
 const CHANNEL: &str = "tenure_ready";
-/// A trigger of the intake table notifies it.
+/// A trigger of the intake table sends this notification.
 const INTAKE: &str = "tenure_intake";
-/// Between two hints, and between two tries to connect.
+/// The pause between two hints, and between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(10);
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Listens and tells until the ledger is closed.
+/// Listens and notifies until the ledger is closed.
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut closed = shared.closed.subscribe();
     loop {
@@ -33,7 +33,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// One connection's life: until it is lost, or another server answers.
+/// Runs on one connection, until it is lost or the server changes.
 async fn connected(shared: &Shared) {
     let Ok((client, mut connection)) = shared.connector.listener().await else { return };
     let (heard, mut notices) = mpsc::unbounded_channel();
@@ -68,7 +68,8 @@ async fn connected(shared: &Shared) {
     driver.abort();
 }
 
-/// The number of the own backend: its own hints are no news. A hint need not be durable.
+/// The process id of this connection's backend, so that its own hints can be ignored. A hint does not have to be
+/// durable.
 async fn listen(client: &Client) -> Option<i32> {
     let settings = format!("SET synchronous_commit = off; LISTEN {CHANNEL}; LISTEN {INTAKE}");
     client.batch_execute(&settings).await.ok()?;

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     Error, Listed, WorkFilter,
     columns::{names_of, statement},
+    query::{Condition, Wanted},
     states::sql,
     store::{StoreFuture, WorkStore},
 };
@@ -54,7 +55,7 @@ const NEXT_DUE: Look = Look {
         "SELECT due_at FROM part WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1"
     ),
 };
-/// Only these two states have a lease that nobody found lapsed.
+/// The states with a lease that was not found lapsed.
 const LEASED: Look = Look {
     table: "status",
     purpose: "leases",
@@ -124,7 +125,7 @@ impl WorkStore for Postgres {
             let narrow =
                 filter.parent.is_some() || filter.correlation_id.is_some() || filter.workflow.is_some();
             let sql = match (filter.admitted(), &filter.tenants) {
-                // By tenant and state: however many works others have, they are not read.
+                // By tenant and state: the rows of other tenants are not read.
                 (states, Some(Tenants::Only(tenants))) if !narrow && filter.source_id.is_none() => {
                     let states = states.unwrap_or(State::ALL.to_vec());
                     let codes: Vec<i16> = states.iter().map(|state| i16::from(state.code())).collect();
@@ -139,7 +140,7 @@ impl WorkStore for Postgres {
                          ORDER BY s.work DESC LIMIT {at_most}) w ORDER BY w.id DESC LIMIT {at_most}"
                     )
                 }
-                // By what few works share, and then by tenant.
+                // By a column that few work items share, and then by tenant.
                 (states, Some(Tenants::Only(tenants))) if narrow => {
                     let codes: Option<Vec<i16>> =
                         states.map(|states| states.iter().map(|state| i16::from(state.code())).collect());
@@ -229,42 +230,26 @@ impl<'a> List<'a> {
         self.wanted.push("true".to_owned());
         self.names("w.tenant", filter.tenants.as_ref());
         self.names("w.kind", Some(&filter.kinds));
-        for (column, value) in [
-            ("w.system =", &filter.system),
-            ("w.source_id =", &filter.source_id),
-            ("w.kind =", &filter.kind),
-            ("w.workflow_id =", &filter.workflow),
-            ("w.session =", &filter.session),
-            ("w.owner =", &filter.owner),
-        ] {
-            if let Some(value) = value {
-                self.want(column, value.as_str());
+        for Condition { column, is, wanted } in filter.conditions() {
+            let left = format!("w.{column} {is}");
+            match wanted {
+                Wanted::Text(text) => self.want(&left, text),
+                Wanted::Time(at) => self.want(&left, at),
+                Wanted::Work(id) => self.want(&left, id.0),
             }
-        }
-        if let Some(parent) = filter.parent {
-            self.want("w.parent =", parent.0);
         }
         if let Some(correlation) = &filter.correlation_id {
             self.correlated(correlation, filter.tenants.as_ref());
-        }
-        if let Some(at) = filter.created_after {
-            self.want("w.created_at >", at);
-        }
-        if let Some(at) = filter.created_before {
-            self.want("w.created_at <", at);
-        }
-        if let Some(at) = filter.due_before {
-            self.want("w.due_at <", at);
         }
         if let Some(before) = before {
             self.want("w.id <", before.0);
         }
     }
 
-    /// By default a work is correlated with itself; such a one has no entry in the column.
+    /// By default the correlation id is the work item's own id, which is not stored in the column.
     fn correlated(&mut self, correlation: &'a str, tenants: Option<&'a Names>) {
         match correlation.parse::<WorkId>() {
-            // As one list of ids: an OR would be answered by reading every work.
+            // One list of ids, because an OR would be executed by reading every work item.
             Ok(id) => {
                 let own = self.param(id.0);
                 let mut also = Self { wanted: Vec::new(), params: std::mem::take(&mut self.params) };

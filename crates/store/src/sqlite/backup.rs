@@ -30,9 +30,9 @@ impl BackupStore for SqliteStore {
     }
 }
 
-/// Copies the file page by page: a consistent state of it, whatever is written meanwhile.
+/// Copies the file page by page. The copy is one consistent state, although writing goes on.
 fn copy(from: &Path, to: &Path, copying: &Copying) -> Result<(), Error> {
-    // SQLite sees more in a name than a file's: `:memory:`, `file:…?…`, or nothing at all.
+    // Some names have a special meaning to SQLite: `:memory:`, `file:…?…`, and the empty name.
     let named = |error: io::Error| Error::Unusable(format!("{}: {error}", to.display()));
     let absolute = std::path::absolute(to).map_err(named)?;
     let (Some(folder), Some(name)) = (absolute.parent(), absolute.file_name()) else {
@@ -40,7 +40,7 @@ fn copy(from: &Path, to: &Path, copying: &Copying) -> Result<(), Error> {
     };
     let to = &folder.canonicalize().map_err(named)?.join(name);
     let source = settings::reader(from)?;
-    // Private from its first byte on. Nothing that is there is written to, a link included.
+    // Readable by its owner only from the first byte on. An existing file or link is never overwritten.
     settings::private(to).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             Error::Unusable(format!("{} is there already. A backup goes into a new file", to.display()))
@@ -58,7 +58,7 @@ fn copy(from: &Path, to: &Path, copying: &Copying) -> Result<(), Error> {
         target.pragma_update(None, "journal_mode", "DELETE").map_err(failed)?;
         target.close().map_err(|(_, error)| failed(error))
     };
-    // A piece of a copy is no backup. If it cannot be removed either, the error already says enough.
+    // An incomplete copy is not a backup. If it cannot be removed either, the first error is still the one to report.
     write().inspect_err(|_| _ = std::fs::remove_file(to))?;
     let synced = std::fs::File::open(to).and_then(|file| file.sync_all());
     synced.map_err(|error| Error::Unavailable(format!("{} was not synced: {error}", to.display())))

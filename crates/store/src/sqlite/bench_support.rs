@@ -1,5 +1,4 @@
-//! For the benchmark only: the ledger's own statements and settings, so that raw transitions are made of
-//! the very same.
+//! For the benchmark only: the ledger's own statements and settings, so that raw transitions use exactly these.
 
 use std::path::Path;
 
@@ -12,8 +11,8 @@ pub use super::{
 use super::{fault::Fault, settings};
 use crate::Error;
 
-/// A connection set up as the ledger's writer is. Nobody else moves its pages out of the WAL, so that is
-/// left to SQLite's own habits.
+/// A connection with the settings of the ledger's writer. There is no checkpoint thread here, so SQLite makes its own
+/// checkpoints.
 pub fn connect(path: &Path) -> Result<Connection, Error> {
     let conn = settings::writer(path, false)?;
     let usual = conn.pragma_update(None, "wal_autocheckpoint", 1_000);

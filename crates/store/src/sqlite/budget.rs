@@ -1,4 +1,4 @@
-//! Budgets: what has been spent and reserved of them.
+//! Budgets: the amounts that are spent and reserved.
 
 use rusqlite::{Row, params};
 use tenure_core::command::budget::{Budget, BudgetKey};

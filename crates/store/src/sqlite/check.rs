@@ -1,5 +1,5 @@
-//! Faults that only the database can see: damage, narrow tables that tell another story, rows that the ledger did not
-//! write, and a schema that is not the migrations'.
+//! Faults that only the database can find: damaged pages, narrow tables that disagree with their work items, rows that
+//! the ledger did not write, and a schema that differs from the migrations'.
 
 use std::collections::BTreeMap;
 
@@ -20,19 +20,19 @@ use crate::{
     store::{CheckStore, StoreFuture},
 };
 
-/// Faults of one kind that are told at most.
+/// The maximum number of reported faults of one kind.
 const TOLD: usize = 100;
 
-/// What is wrong with the works that a query finds.
+/// Queries that find inconsistent work items, each with a description of the fault.
 const CHECKS: &[(&str, &str)] = &[
     (
-        "does not stand where its last event left it",
+        "does not match its last event",
         "SELECT w.id FROM work w WHERE (w.seq, w.state, w.head) IS NOT (SELECT e.seq, e.to_state, e.hash \
          FROM event e WHERE e.position = w.last_event AND e.work = w.id) \
          OR EXISTS (SELECT 1 FROM event n WHERE n.previous = w.last_event)",
     ),
     (
-        "has an event that follows none of its own",
+        "has an event without a predecessor",
         "SELECT DISTINCT e.work FROM event e WHERE e.seq > 1 AND NOT EXISTS (SELECT 1 FROM event p \
          WHERE p.position = e.previous AND p.work = e.work AND p.seq = e.seq - 1)",
     ),
@@ -42,7 +42,7 @@ const CHECKS: &[(&str, &str)] = &[
          (SELECT 1 FROM work w WHERE w.id = e.work)",
     ),
     (
-        "is not what it was ingested as",
+        "differs from its specification in the log",
         "SELECT w.id FROM work w JOIN event e ON e.work = w.id AND e.seq = 1 AND e.seq % 64 = 1 \
          WHERE (w.tenant, w.system, w.source_id, w.run_id, w.generation, w.kind, w.session, w.priority, \
          w.created_at, w.workflow_id) IS NOT (json_extract(e.data, '$.spec.tenant'), \
@@ -53,7 +53,7 @@ const CHECKS: &[(&str, &str)] = &[
          json_extract(e.data, '$.spec.workflow.id'))",
     ),
     (
-        "is not what its narrow row says",
+        "disagrees with its narrow row",
         "SELECT w.id FROM work w LEFT JOIN status s ON s.work = w.id WHERE s.work IS NULL \
          OR s.state <> w.state OR s.due_at IS NOT w.due_at OR s.tenant <> w.tenant \
          OR s.session IS NOT w.session OR s.created_at <> w.created_at",
@@ -151,7 +151,7 @@ impl CheckStore for SqliteStore {
     }
 }
 
-/// Holds the schema against that of a new ledger.
+/// Compares the schema with that of a new ledger.
 fn schema_faults(conn: &Connection) -> Read<Vec<String>> {
     let mut statement = conn.prepare("SELECT number FROM migration")?;
     let applied = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;

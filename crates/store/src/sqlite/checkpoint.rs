@@ -1,5 +1,5 @@
-//! Moves committed pages from the WAL into the file while the writer goes on: a checkpoint of its own
-//! would hold up everybody in the queue.
+//! Checkpoints on a thread of their own: it moves committed pages from the WAL into the file while the writer goes on.
+//! A checkpoint by the writer would delay every caller in the queue.
 
 use std::{
     path::Path,
@@ -16,15 +16,15 @@ use tenure_core::Millis;
 use super::settings;
 use crate::{CheckpointFailure, Clock, Error, Wal};
 
-/// Pages between two checkpoints. A WAL that stays small is written over and over in the same place, and
-/// syncing it takes less than syncing a file that grows.
+/// Pages between two checkpoints. A small WAL is overwritten in place, and syncing it is faster than syncing a file
+/// that grows.
 const EVERY: usize = 1_000;
 
-/// Pages of a commit, whatever is in it; and submissions that share one more.
+/// Pages that every commit writes, and the number of submissions that add one more page.
 const EACH: usize = 4;
 const SHARED_BY: usize = 4;
 
-/// The writer's side: tells when there is something to move.
+/// The writer's side: starts a checkpoint when there is enough to move.
 pub(super) struct Checkpoints {
     due: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -32,15 +32,15 @@ pub(super) struct Checkpoints {
     pub progress: Progress,
 }
 
-/// How the checkpoints of this process went.
+/// The results of this process's checkpoints.
 #[derive(Clone, Default)]
 pub(super) struct Progress(Arc<Mutex<Inner>>);
 
 #[derive(Clone, Default)]
 struct Inner {
-    /// When the whole WAL was last moved.
+    /// When a checkpoint last moved the whole WAL.
     moved_at: Option<Millis>,
-    /// The first since then that left some of it.
+    /// The first checkpoint since then that left a part of it.
     behind_since: Option<Millis>,
     failure: Option<CheckpointFailure>,
 }
@@ -54,13 +54,13 @@ impl Progress {
         self.inner().failure.clone()
     }
 
-    /// With the length of the log.
+    /// The figures, with the size of the WAL.
     pub fn of(&self, bytes: u64) -> Wal {
         let Inner { moved_at, behind_since, failure } = self.inner().clone();
         Wal { bytes, checkpointed_at: moved_at, behind_since, failure }
     }
 
-    /// Notes a checkpoint. True: it moved everything. False: a reader still needs the rest where it is.
+    /// Records the result of a checkpoint. True: it moved everything. False: a reader still needs the rest of the WAL.
     fn note(&self, outcome: rusqlite::Result<bool>, at: Millis) {
         let mut inner = self.inner();
         match outcome {
@@ -95,13 +95,13 @@ impl Checkpoints {
 
     pub fn committed(&mut self, submissions: usize) {
         self.since += EACH + submissions / SHARED_BY;
-        // A full channel means that one is due already.
+        // A full channel means that a checkpoint is requested already.
         if self.since >= EVERY && self.due.as_ref().is_some_and(|due| due.try_send(()).is_ok()) {
             self.since = 0;
         }
     }
 
-    /// Waits for the one that is under way. Its connection is closed then.
+    /// Waits for a running checkpoint. Afterwards its connection is closed.
     pub fn stop(&mut self) {
         self.due = None;
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
@@ -116,7 +116,7 @@ fn run(conn: &Connection, wanted: &Receiver<()>, clock: &dyn Clock, progress: &P
     }
 }
 
-/// Moves what no reader needs where it is. True: that was everything.
+/// Moves all pages that no reader needs. True: nothing was left.
 pub(super) fn passive(conn: &Connection) -> rusqlite::Result<bool> {
     conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
         Ok(row.get::<_, i64>(1)? == row.get::<_, i64>(2)?)
@@ -165,7 +165,7 @@ mod tests {
         writer.execute_batch("CREATE TABLE t (x)").unwrap();
         let conn = settings::checkpointer(&path).unwrap();
         let progress = Progress::default();
-        // None succeeds inside of a transaction.
+        // A checkpoint inside a transaction always fails.
         conn.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
         progress.note(passive(&conn), 1);
         progress.note(passive(&conn), 2);

@@ -1,5 +1,5 @@
-//! Which works a claim by filter gets: the heads of its queues, merged. A queue is what is ready of one tenant, kind and
-//! source system. Whatever waits in other queues, or behind those heads, costs nothing.
+//! Selects the work items of a claim by filter: it merges the heads of its queues. A queue is the claimable work items
+//! of one tenant, kind and source system. Other queues, and the items behind the heads, cost nothing.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::job::QUEUES_MAX;
 
-/// The names that queues begin with, one after another: none that has nothing ready is ever seen.
+/// The next name in the index, one search each. Names without claimable work items are never read.
 const NEXT_TENANT: &str = "SELECT tenant FROM ready WHERE tenant > ?1 ORDER BY tenant LIMIT 1";
 const NEXT_KIND: &str = "SELECT kind FROM ready WHERE kind > ?1 AND tenant = ?2 ORDER BY kind LIMIT 1";
 const NEXT_SYSTEM: &str =
@@ -29,10 +29,10 @@ const READY_AFTER: &str = "SELECT priority, created_at, work, bound FROM ready \
      WHERE tenant = ?1 AND kind = ?2 AND system = ?3 AND (priority, created_at, work) > (?4, ?5, ?6) \
      ORDER BY priority, created_at, work LIMIT ?7";
 
-/// Rows read ahead at first, and in the only queue of a claim: some may be bound to another owner.
+/// At least so many rows are read at first, because some may be bound to another owner.
 const AHEAD: usize = 4;
 
-/// Who claims.
+/// The claiming worker and its filter.
 pub(super) struct Wish<'a> {
     pub filter: &'a ClaimFilter,
     pub tenants: &'a Tenants,
@@ -53,26 +53,26 @@ impl Ready {
     }
 }
 
-/// What was read of one queue. A row that was dealt out leaves a gap.
+/// The rows that were read of one queue. A row that was given to a claim leaves a gap.
 struct ReadyQueue {
     tenant: Arc<str>,
     kind: String,
     system: String,
     rows: Vec<Option<Ready>>,
-    /// Nothing but gaps before it.
+    /// All rows before it are gaps.
     first: usize,
     last: Option<(i64, Millis, WorkId)>,
     exhausted: bool,
 }
 
-/// What is ready of one tenant, as far as a claim has asked.
+/// The queues of one tenant that claims of this group have asked for.
 #[derive(Default)]
 struct Stock {
     kinds: Option<Vec<String>>,
     queues: HashMap<String, Vec<ReadyQueue>>,
 }
 
-/// The queues of one group: each row is dealt out once, to the first claim that accepts it.
+/// The queues of one group. Each row is given to one claim, the first that accepts it.
 #[derive(Default)]
 pub(super) struct Queues {
     tenants: Option<Vec<Arc<str>>>,
@@ -82,16 +82,16 @@ pub(super) struct Queues {
 /// One tenant's queues for one claim.
 struct Turns<'q> {
     queues: Vec<(&'q mut ReadyQueue, usize)>,
-    /// Which of them has the tenant's next work.
+    /// The index of the queue that has the tenant's next work item.
     next: usize,
     priority: i64,
-    /// Works of this priority that the tenant was given already.
+    /// The number of work items of this priority that the tenant has received already.
     given: usize,
     place: Digest,
 }
 
 impl Queues {
-    /// The next works for a claim, in the order of `in_turns`.
+    /// The next work items for a claim, in the order of `in_turns`.
     pub fn take(&mut self, tables: &Tables<'_>, wish: &Wish<'_>, max: usize) -> Read<Vec<WorkId>> {
         let asked = self.tenants_of(tables, wish)?;
         for tenant in &asked {
@@ -120,7 +120,7 @@ impl Queues {
         Ok(taken)
     }
 
-    /// The tenants that a claim asks for and may touch, if something of theirs is ready.
+    /// The tenants that match a claim's filter and credential and have claimable work items.
     fn tenants_of(&mut self, tables: &Tables<'_>, wish: &Wish<'_>) -> Read<BTreeSet<Arc<str>>> {
         let named = match (&wish.filter.tenants[..], wish.tenants) {
             ([], Tenants::Only(own)) => own,
@@ -142,7 +142,7 @@ impl Queues {
 }
 
 impl Stock {
-    /// Finds the queues that a claim asks for, unless an earlier one of the group has.
+    /// Finds the queues that match a claim, unless an earlier claim of the group did.
     fn find_queues(&mut self, tables: &Tables<'_>, tenant: &Arc<str>, filter: &ClaimFilter) -> Read<()> {
         let kinds = match &filter.kinds[..] {
             [] => {
@@ -176,7 +176,7 @@ impl Stock {
 }
 
 impl<'q> Turns<'q> {
-    /// None: there is nothing for this claim.
+    /// None: no queue has a work item for this claim.
     fn new(
         tables: &Tables<'_>,
         wish: &Wish<'_>,
@@ -200,7 +200,7 @@ impl<'q> Turns<'q> {
         queue.rows[*at].take().map(|ready| ready.work)
     }
 
-    /// Goes on to the tenant's next work; false where there is none.
+    /// Moves to the tenant's next work item. False: there is none.
     fn find_next(&mut self, tables: &Tables<'_>, wish: &Wish<'_>, ahead: usize) -> Read<bool> {
         let (queue, at) = &mut self.queues[self.next];
         match queue.find(tables, *at + 1, wish, ahead)? {
@@ -246,7 +246,7 @@ impl ReadyQueue {
                 }
                 Some(_) => at += 1,
                 None if self.exhausted => return Ok(None),
-                // Twice as many each time: a group's claims together may want many.
+                // The number of rows doubles each time, because the claims of a group may need many.
                 None => self.read_on(tables, ahead.max(self.rows.len()))?,
             }
         }
@@ -277,7 +277,7 @@ impl ReadyQueue {
 }
 
 impl Tables<'_> {
-    /// The names that one of the statements above leads to, each a search of the index.
+    /// The names that one of these statements finds, by one index search for each.
     fn names(&self, next: &'static str, within: &[&str], most: usize) -> Read<Vec<String>> {
         let mut statement = self.cached(next)?;
         let mut names: Vec<String> = Vec::new();
@@ -304,7 +304,8 @@ mod tests {
         token::Key,
     };
 
-    /// As much of one tenant as the default quota allows, in one queue and in queues of their own, before one of another.
+    /// As many rows of one tenant as the default quota allows, in one queue and in many, before one row of another
+    /// tenant.
     const FLOOD: &str = "WITH RECURSIVE n(n) AS (VALUES (0) UNION ALL SELECT n + 1 FROM n WHERE n < 49999) \
          INSERT INTO ready (tenant, kind, system, priority, created_at, work) \
          SELECT 'flood', 'job', 'manual', 3, n, unhex(format('%032x', n)) FROM n \

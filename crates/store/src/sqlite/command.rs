@@ -1,5 +1,5 @@
-//! Commands: loaded, saved, listed. Works without commands never come here. A command is one row: the narrow twin that
-//! PostgreSQL has beside it would be a second row to write, and spare this one nothing.
+//! Commands: loading, saving, lists. A batch without commands never gets here. A command is one row: a narrow twin, as
+//! in PostgreSQL, would be a second row to write and would save nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet, hash_map::Entry},
@@ -40,7 +40,7 @@ pub(super) const BY_KEY: &str = statement!(
     "SELECT " { names_of("c", CommandRow::COLUMNS) }
     " FROM command c WHERE c.work = ?1 AND c.key = ?2 AND c.superseded = 0"
 );
-/// The worker's, that something may still happen to.
+/// The open commands that a worker executes.
 const OPEN: &str = statement!(
     "SELECT " { names_of("c", CommandRow::COLUMNS) }
     " FROM command c INDEXED BY command_open \
@@ -52,7 +52,7 @@ const OUTGOING: &str = statement!(
      WHERE c.work = ?1 AND {command c.state is open} AND {command c.state is idle} AND c.executor <> 'worker' ORDER BY c.id"
 );
 const WORKS_OF: &str = "SELECT work FROM command WHERE id = ?1";
-/// The newest of all earlier generations that was sent, or may yet be.
+/// The newest command of all earlier generations that was sent, or may still be sent.
 const EARLIER: &str = statement!(
     "SELECT " { names_of("c", CommandRow::COLUMNS) }
     " FROM work n CROSS JOIN work w ON w.tenant = n.tenant AND w.system = n.system \
@@ -75,8 +75,8 @@ pub const INSERT: &str = statement!(
     ", " { marks(SUPERSEDED, 1 + CommandRow::COLUMNS.len() + CommandKeys::COLUMNS.len()) } ")"
 );
 const SUPERSEDED: Columns = &[Column { name: "superseded", kind: "" }];
-/// Saves all that events change of a command, but that it was superseded: named here, that would make SQLite write the
-/// entry of its key anew each time.
+/// Saves the changes of a command, except `superseded`: naming that column would make SQLite rewrite the entry in the
+/// index of keys each time.
 pub const UPDATE: &str = statement!(
     "UPDATE OR ROLLBACK command SET " { sets(CommandRow::CHANGING, 2) }
     ", " { sets(CommandKeys::COLUMNS, 2 + CommandRow::CHANGING.len()) } " WHERE id = ?1"
@@ -84,7 +84,8 @@ pub const UPDATE: &str = statement!(
 const SUPERSEDE: &str = "UPDATE OR ROLLBACK command SET superseded = 1 WHERE id = ?1";
 const ARM: &str = "UPDATE OR ROLLBACK command SET duty = ?2, due_at = ?3 WHERE id = ?1";
 
-/// What is to be sent in order is due only where nothing of its line comes first; some tenants' are passed over.
+/// An ordered command is due only if no open command for the same target comes before it. The tenants in the exception
+/// list are left out.
 macro_rules! wanted {
     ($tenants:literal) => {
         concat!(
@@ -108,11 +109,11 @@ macro_rules! due_by {
     };
 }
 const DUE: &str = sql!(due_by!("INDEXED BY command_due"));
-/// From the index alone: where a page of the table is damaged, it still has every key.
+/// Reads the index only: if a page of the table is damaged, the index still has every key.
 const DUE_KEYS: &str = "SELECT due_at, id FROM command INDEXED BY command_due WHERE duty = ?1 \
      AND due_at IS NOT NULL AND due_at <= ?2 AND (due_at, id) > (?3, ?4) ORDER BY due_at, id LIMIT ?5";
 const WANTED: &str = sql!("SELECT c.due_at FROM command c WHERE c.id = ?1 AND ", wanted!("?2"));
-/// From the table alone: where a page of the index is damaged, it still has every row.
+/// Reads the table only: if a page of the index is damaged, the table still has every row.
 const DUE_FROM_TABLE: &str = sql!(due_by!("NOT INDEXED"));
 const LOOKUPS: &str = "SELECT due_at, id FROM command INDEXED BY command_lookup WHERE tenant = ?1 AND duty = 2 \
      AND due_at IS NOT NULL AND due_at <= ?2 AND (due_at, id) > (?3, ?4) ORDER BY due_at, id LIMIT ?5";
@@ -121,10 +122,10 @@ const NEXT_DUE: &str = "SELECT due_at FROM command INDEXED BY command_due \
 const NEXT_DUE_FROM_TABLE: &str = "SELECT due_at FROM command NOT INDEXED \
      WHERE duty = ?1 AND due_at IS NOT NULL ORDER BY due_at LIMIT 1";
 
-/// That of the primary key.
+/// The index of the primary key.
 const BY_ID_INDEX: &str = "sqlite_autoindex_command_1";
 const LIST: &str = statement!("SELECT " { names_of("c", CommandRow::COLUMNS) } " FROM command c");
-/// What a worker is about to do, or is doing. It is found among all that is open.
+/// Commands that a worker is about to make or is making. They are found through the index of open commands.
 macro_rules! at_work {
     () => {
         "{command c.state is open} AND c.executor = 'worker' AND {command c.state is brief}"
@@ -132,7 +133,7 @@ macro_rules! at_work {
 }
 pub(super) use at_work;
 
-/// All else but what has succeeded, as its index has it.
+/// The condition of the index of states: without succeeded commands, and without those that a worker makes.
 macro_rules! settled {
     () => {
         "{command c.state is not succeeded} AND (c.executor <> 'worker' OR NOT {command c.state is brief})"
@@ -143,7 +144,7 @@ pub(super) use settled;
 const AT_WORK: &str = sql!(at_work!());
 const SETTLED: &str = sql!(settled!());
 
-/// Counts all but what has succeeded, of the states that the condition on `state` admits.
+/// Counts commands by state, without succeeded ones, for a condition on `state`.
 macro_rules! counted {
     ($states:literal) => {
         concat!(
@@ -171,7 +172,7 @@ pub(super) fn state(row: &Row<'_>, column: usize) -> Read<CommandState> {
 }
 
 table! {
-    /// What is read of a command.
+    /// The columns of a command that are read back.
     pub(super) CommandRow(command: &Command) {
         id = &command.id.0.as_bytes()[..],
         work = &command.work.0.as_bytes()[..],
@@ -220,7 +221,7 @@ table! {
 }
 
 table! {
-    /// What a command is found by, and its last event: all this changes with it.
+    /// The columns that a command is found by, and its last event. They change with it.
     pub(super) CommandKeys(saved: (&Command, i64)) {
         duty = duty(saved.0),
         line = saved.0.body.tool.ordered.then(|| line(&target_key(saved.0))),
@@ -278,7 +279,7 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// What is superseded makes room before what takes its place.
+    /// A superseded command must give up its key before its successor takes it.
     pub fn save_commands(&mut self, batch: &Batch) -> Read<()> {
         let commands = batch.commands();
         for new in [false, true] {
@@ -321,7 +322,7 @@ impl Tables<'_> {
                 }
                 Ok(())
             }
-            Touch::Due | Touch::Flags | Touch::Renewal => {
+            Touch::Due | Touch::Flags | Touch::Renewal | Touch::Progress => {
                 let values = params![command.id.0.as_bytes(), duty(command), command.due_at];
                 self.cached(ARM)?.execute(values)?;
                 Ok(())
@@ -334,13 +335,13 @@ fn duty(command: &Command) -> Option<u8> {
     due::duty(command).filter(|_| command.due_at.is_some()).map(Duty::code)
 }
 
-/// Beyond what the column holds nothing fits any budget anyway.
+/// A larger amount does not fit any budget, so it may be cut off at the largest number that the column can store.
 fn amount(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
-/// One statement over every way to what the filter admits, so that it sees one state of the file. None where no state is
-/// admitted.
+/// One statement over all access paths of a filter, so that it reads one state of the file. None: the filter allows no
+/// state.
 fn list(filter: &CommandFilter, before: Option<CommandId>, limit: usize) -> Option<(String, Vec<Value>)> {
     let before = before.map_or(vec![0xff; 17], |id| id.0.as_bytes().to_vec());
     let conditions = Conditions::of_commands(filter).and("c.id < ?", before);
@@ -356,8 +357,8 @@ fn list(filter: &CommandFilter, before: Option<CommandId>, limit: usize) -> Opti
     (!parts.is_empty()).then_some((sql, values))
 }
 
-/// The indexes that lead to what a filter admits, each with its part of it, in words from which SQLite sees that the index
-/// holds that part. Together they miss nothing and find nothing twice.
+/// The indexes for a filter, each with a condition from which SQLite can see that the partial index applies. Together
+/// they find every matching row once.
 fn ways(filter: &CommandFilter) -> Vec<(&'static str, String)> {
     let by_state = |state: &CommandState| {
         let settled = ("command_state", format!("{SETTLED} AND c.state = {}", state.code()));
@@ -376,7 +377,7 @@ fn ways(filter: &CommandFilter) -> Vec<(&'static str, String)> {
         format!("c.state IN ({})", codes.join(", "))
     };
     match (filter.work, filter.admitted()) {
-        // What has succeeded is most of all: of tenants, it is found by their names.
+        // Most commands have succeeded. For some tenants, those are found through the index of tenants.
         (None, None) if of_tenants(filter) => vec![("command_tenant", "TRUE".to_owned())],
         (None, None) => vec![(BY_ID_INDEX, "TRUE".to_owned())],
         (None, Some(states)) => states.iter().flat_map(by_state).collect(),
@@ -398,7 +399,7 @@ fn of_tenants(filter: &CommandFilter) -> bool {
 }
 
 impl Conditions {
-    /// [`CommandFilter::matches`] in SQL, but for the states.
+    /// [`CommandFilter::matches`] in SQL, without the states.
     fn of_commands(filter: &CommandFilter) -> Self {
         let mut all = Self::default().and_names("c.tenant", filter.tenants.as_ref());
         if let Some(work) = filter.work {
@@ -427,7 +428,7 @@ impl Conditions {
 }
 
 impl Reader {
-    /// Those of some due commands that are wanted, and those that cannot be read: whoever acts on these names them.
+    /// Selects the wanted commands among due ones, and those that cannot be read, which the caller reports as damaged.
     fn wanted(&self, keys: Vec<(Millis, CommandId)>, except: &str) -> Read<Vec<(Millis, CommandId)>> {
         let mut wanted = Vec::with_capacity(keys.len());
         for (due, id) in keys {
@@ -482,7 +483,8 @@ impl CommandStore for SqliteStore {
     fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<CommandState, u64>> {
         let tenants = tenants.clone();
         self.read(move |reader| {
-            // In all tenants, those that succeeded are what the others leave of all. Those of some tenants are counted one by one.
+            // For all tenants, the number of succeeded commands is the total minus the others. For some tenants they
+            // are counted.
             let (sql, values) = match tenants {
                 Tenants::All => (COUNTS.to_owned(), Vec::new()),
                 Tenants::Only(_) => {
@@ -569,7 +571,8 @@ mod tests {
     use super::*;
     use crate::sqlite::plan::{plan, tables};
 
-    /// Rows are wide and many: whatever is asked of them goes by an index, and no list sorts but what is one work's or open.
+    /// Rows are wide and numerous: every query uses an index, and only lists of one work item or of open commands are
+    /// sorted.
     #[test]
     fn no_question_scans_the_rows() {
         let conn = tables();

@@ -1,8 +1,9 @@
-//! A restored copy continues the feed where no reader has been.
+//! A restored copy starts its feed at positions that no reader has seen.
 //!
-//! A backup ends at an older position than the ledger that it was made from. Readers of that ledger may hold cursors
-//! beyond it: if the copy counted on, they would skip its new events. So a copy is marked, and the first program that
-//! opens it lifts the positions to the time of day, as fences are. Each restore of one backup gets positions of its own.
+//! A backup ends at an older position than the ledger that it was copied from. Readers of that ledger may have cursors
+//! beyond it: if the copy continued to count, they would skip its new events. So a copy is marked, and the first
+//! program that opens it raises the positions to the time of day, as is done with fences. Each restore of the same
+//! backup gets different positions.
 
 use rusqlite::{Connection, TransactionBehavior};
 use tenure_core::Millis;
@@ -19,12 +20,12 @@ const LIFT: &str = "UPDATE sqlite_sequence SET seq = max(seq, ?1) WHERE name = '
 /// More events than a ledger can record in a millisecond.
 const EVENTS_OF_A_MILLISECOND: i64 = 1_024;
 
-/// Says in a copy that it is one.
+/// Marks a copy as a copy.
 pub(super) fn mark(copy: &Connection) -> rusqlite::Result<()> {
     copy.execute(MARK, []).map(drop)
 }
 
-/// Before the first event is recorded in a copy.
+/// Must run before the first event is recorded in a copy.
 pub(super) fn lift_positions(conn: &mut Connection, now: Millis) -> Result<(), Error> {
     let path = conn.path().unwrap_or_default().to_owned();
     let mut lift = || {

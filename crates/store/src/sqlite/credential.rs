@@ -1,4 +1,4 @@
-//! Credentials: a small table of its own, away from the hot path.
+//! Credentials: a small table that the write path does not use.
 
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use tenure_core::{Actor, CredentialId, PrincipalId, action::Names, payload::Digest};
@@ -35,7 +35,7 @@ const BY_ID: &str = statement!("SELECT " { names(CredentialRow::COLUMNS) } " FRO
 const COUNT: &str = "SELECT count(*) FROM credential WHERE revoked_at IS NULL \
      AND (?1 IS NULL OR EXISTS (SELECT 1 FROM json_each(tenants) t WHERE t.value = ?1))";
 const REVOKED: &str = "SELECT 1 FROM credential WHERE id = ?1 AND revoked_at IS NOT NULL";
-/// Whether a credential opens everything by these scopes, as [`Credential::opens_everything`] says.
+/// Whether a credential opens everything by these scopes, as in [`Credential::opens_everything`].
 macro_rules! opens {
     ($one:literal) => {
         concat!(
@@ -62,8 +62,8 @@ macro_rules! opens {
     };
 }
 
-/// One statement: nobody else writes while it judges. The new MAC (?7) takes the place of the old one (?6), and of no other:
-/// a credential that somebody changed stays without one of its own.
+/// One statement, so that concurrent revocations exclude each other. The new MAC (?7) replaces only the old one (?6): a
+/// credential that was changed by hand keeps a wrong MAC.
 const REVOKE: &str = statement!(
     "UPDATE credential AS c SET revoked_at = coalesce(c.revoked_at, ?2), revoked_by = coalesce(c.revoked_by, ?4), \
      revoked_reason = coalesce(c.revoked_reason, ?5), \
@@ -169,7 +169,7 @@ fn listed(names: &Names) -> Read<Option<String>> {
 }
 
 table! {
-    /// A credential; its MAC is beside it.
+    /// A credential. Its MAC is in the next column.
     pub(super) CredentialRow(credential: &Credential) {
         id = &credential.id.0.as_bytes()[..],
         name = credential.name,

@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl DiagnosisStore for SqliteStore {
-    /// On the writer's connection: each connection has its own `synchronous`.
+    /// Uses the writer's connection, because `synchronous` is a setting of each connection.
     fn diagnosis(&self) -> StoreFuture<'_, Diagnosis> {
         let (path, checkpoints) = (self.path.clone(), self.checkpoints.clone());
         let backup = self.backup.progress();

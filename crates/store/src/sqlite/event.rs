@@ -55,7 +55,7 @@ impl EventStore for SqliteStore {
 
     fn feed(&self, after: Position, limit: usize) -> StoreFuture<'_, Listed<StoredEvent, EventKey>> {
         self.read(move |reader| {
-            // One writer at a time gives positions in the order of commits, so every reader sees a prefix.
+            // There is one writer at a time, so positions are in the order of commits and every reader sees a prefix.
             reader.page(FEED, params![after.number, bound(limit)], limit)
         })
     }
@@ -133,7 +133,7 @@ impl EventStore for SqliteStore {
 }
 
 impl Reader {
-    /// Events, up to what a page may weigh: the rest is not read.
+    /// A page of events. It ends at the byte limit, and the rest is not read.
     fn page(&self, sql: &str, key: impl Params, limit: usize) -> Read<Listed<StoredEvent, EventKey>> {
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query(key)?;

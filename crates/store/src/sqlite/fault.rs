@@ -1,4 +1,4 @@
-//! What SQLite's errors mean for the jobs at hand and for those to come.
+//! Maps SQLite's errors to their effect on the current jobs and on later ones.
 
 use std::fmt::Display;
 
@@ -6,32 +6,31 @@ use rusqlite::{ErrorCode, ffi};
 
 use crate::{Error, writing::Cure};
 
-/// Why a group could not be written.
+/// Why a group was not written.
 #[derive(Clone, Debug)]
 pub(super) enum Fault {
-    /// One of the group cannot be stored, or met something stored that makes no sense or a page that cannot be read.
-    /// The others can.
+    /// One job of the group cannot be stored, or met inconsistent data or a damaged page. The other jobs can go on.
     Data(Error),
-    /// The file is locked, or memory ran out: nothing was written, later it may work.
+    /// The file is locked, or memory ran out. Nothing was written; a retry can succeed.
     Busy(Error),
-    /// The disk is full: nothing is written until the file was opened again.
+    /// The disk is full. Nothing is written until the file has been reopened.
     Full(String),
-    /// The disk cannot be trusted: nothing is written until the file was opened again.
+    /// The disk cannot be trusted. Nothing is written until the file has been reopened.
     Broken(String),
 }
 
 impl Fault {
-    /// Something stored cannot be read back.
+    /// Stored data that cannot be read.
     pub fn stored(why: impl Display) -> Self {
         Fault::Data(Error::unread(why.to_string()))
     }
 
-    /// Something stored that only a newer version knows.
+    /// Stored data that only a newer version knows.
     pub fn newer(what: impl Display) -> Self {
         Fault::Data(Error::Newer(what.to_string()))
     }
 
-    /// Why a row cannot be read, if it is only that: then the others can.
+    /// The reason why a row cannot be read, if the fault concerns that row only.
     pub fn of_row(self) -> Result<Error, Self> {
         match self {
             Fault::Data(error) if error.is_of_stored() => Ok(error),
@@ -39,7 +38,7 @@ impl Fault {
         }
     }
 
-    /// How the writing heals that this has stopped. None: it goes on.
+    /// How writing resumes after this fault. None: it does not stop.
     pub fn cure(&self) -> Option<Cure> {
         match self {
             Fault::Data(_) | Fault::Busy(_) => None,
@@ -48,7 +47,7 @@ impl Fault {
         }
     }
 
-    /// What a reader is told.
+    /// The error for the caller of a read.
     pub fn into_error(self) -> Error {
         match self {
             Fault::Data(error) | Fault::Busy(error) => error,
@@ -65,9 +64,9 @@ impl From<rusqlite::Error> for Fault {
                 Fault::Busy(Error::Unavailable(format!("another process holds the file's lock ({text})")))
             }
             Some(ErrorCode::OutOfMemory | ErrorCode::SchemaChanged) => Fault::Busy(Error::Unavailable(text)),
-            // Only a reader at its deadline is interrupted.
+            // Only a read that exceeds its time limit is interrupted.
             Some(ErrorCode::OperationInterrupted) => Fault::Busy(Error::ReadTimeout),
-            // A damaged page concerns only those who need it. Nothing was written by whoever met it.
+            // A damaged page concerns only the callers that need it. They have written nothing.
             Some(ErrorCode::DatabaseCorrupt) => Fault::stored(text),
             Some(ErrorCode::SystemIoFailure) if unread(&error) => Fault::stored(text),
             Some(ErrorCode::DiskFull) => Fault::Full(format!("the disk is full ({text})")),
@@ -85,7 +84,7 @@ impl From<rusqlite::Error> for Fault {
     }
 }
 
-/// Whether a page could not be read: a bad sector is damage, and no sign that writes are lost.
+/// Whether a page could not be read. A bad sector is damage, and does not mean that writes are lost.
 fn unread(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error().map(|error| error.extended_code);
     matches!(code, Some(ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_SHORT_READ | ffi::SQLITE_IOERR_CORRUPTFS))

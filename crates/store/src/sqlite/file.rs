@@ -1,4 +1,4 @@
-//! The ledger's file as this process has opened it, to be opened again after a failed write.
+//! The identity of the ledger's file, for opening it again after a failed write.
 
 use std::{
     fs,
@@ -12,25 +12,25 @@ use rusqlite::Connection;
 use super::{copied, loss, migrate, settings, wal};
 use crate::{Clock, Error, writing::Cure};
 
-/// Device and inode; None: there is none.
+/// Device and inode. None: the file does not exist.
 type Identity = Option<(u64, u64)>;
 
 pub(super) struct LedgerFile {
     path: PathBuf,
     allow_weak: bool,
     clock: Arc<dyn Clock>,
-    /// Of the file and of its log.
+    /// Of the file and of its WAL.
     identities: [Identity; 2],
 }
 
 impl LedgerFile {
-    /// The file that is open now.
+    /// The file as it is open now.
     pub fn of(path: &Path, allow_weak: bool, clock: Arc<dyn Clock>) -> Self {
         Self { path: path.to_owned(), allow_weak, clock, identities: identities(path) }
     }
 
-    /// A connection to the same file, once all that it holds is on the disk. This process still reads it: a file or log
-    /// in its place must not be mixed with it.
+    /// A new connection to the same file, after everything in it has been synced. This process still reads the file, so
+    /// a different file or WAL in its place must not be opened.
     pub fn open(&self) -> Result<Connection, (String, Cure)> {
         if identities(&self.path) != self.identities {
             let why = format!(
@@ -51,7 +51,7 @@ fn identities(path: &Path) -> [Identity; 2] {
     [of(path), of(&wal::beside(path))]
 }
 
-/// The writer's connection, once everything that the log holds is durable and the schema is up to date.
+/// The writer's connection, opened after the WAL was made durable and the schema brought up to date.
 pub(super) fn connect(path: &Path, allow_weak: bool, clock: &dyn Clock) -> Result<Connection, Error> {
     let mut conn = settings::writer(path, allow_weak)?;
     wal::make_durable(&mut conn)?;

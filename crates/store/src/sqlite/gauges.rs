@@ -1,4 +1,4 @@
-//! Figures of what is open, from the narrow tables and indexes that hold nothing else.
+//! Figures of the open work items and commands, from narrow tables and partial indexes.
 
 use rusqlite::Row;
 use tenure_core::{Millis, command::Duty};
@@ -16,7 +16,7 @@ use crate::{
     store::{GaugeStore, StoreFuture},
 };
 
-/// Ids are given in the order of time: the first of a state is its oldest.
+/// Ids are ordered by time, so the first one of a state is the oldest.
 const STATES: &str = sql!(
     "SELECT f.state, f.works, s.created_at FROM (SELECT state, count(*) AS works, \
      min(work) AS work FROM status WHERE {state is open} GROUP BY state) f CROSS JOIN status s ON s.work = f.work"
@@ -31,7 +31,7 @@ const HELD: &str = sql!(
 );
 const WAITS: &str = "SELECT kind, count(*), min(deadline_at) FROM wait WHERE state = 'open' GROUP BY kind";
 
-/// Stopped, sent, or in doubt: what is merely waiting for its turn may be a long queue.
+/// Stopped, sent, or in doubt. Commands that wait for their turn may be a long queue, so they are not counted here.
 const PLACES: &str = sql!(
     "SELECT tool, state, blocked, needs_person, count(*), min(updated_at) FROM (\
      SELECT c.tool, c.state, c.blocked, c.needs_person, c.updated_at FROM command c INDEXED BY command_state WHERE ",
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::sqlite::plan::{plan, tables};
 
-    /// However much has ended or is stored: no table that holds it is scanned.
+    /// No query scans a table that also holds ended work items or payloads.
     #[test]
     fn no_figure_reads_what_has_ended() {
         let conn = tables();

@@ -1,4 +1,4 @@
-//! One group in one transaction: load, decide one after another, save, serve claims, commit.
+//! One group in one transaction: load, decide one action after another, save, serve claims, commit.
 
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ pub(super) type JobResult = Result<LedgerReply, Error>;
 
 /// Why a group was not committed.
 pub(super) enum Failure {
-    /// Nothing stands.
+    /// Nothing was committed.
     Before(Fault),
-    /// Nobody knows whether it stands.
+    /// Whether it was committed is unknown.
     AtCommit(Fault),
 }
 
@@ -41,35 +41,35 @@ impl From<Fault> for Failure {
     }
 }
 
-/// What a claim by filter came to.
+/// The result of a claim by filter.
 pub(super) enum Claimed {
     JobResult(JobResult),
-    /// Nothing for it now; it may wait.
+    /// There is no work item for it now; it may wait.
     Nothing(JobResult),
 }
 
-/// The answers of a committed group, in the order of its jobs.
+/// The replies of a committed group, in the order of its jobs.
 pub(super) struct Committed {
     pub submitted: Vec<JobResult>,
-    /// None for a parked claim that goes on waiting.
+    /// None: the parked claim continues to wait.
     pub parked: Vec<Option<JobResult>>,
     pub claims: Vec<Claimed>,
-    /// What is left of its batches: to be dropped when nobody waits for it.
+    /// Its batches, which are freed when no caller waits for it.
     pub spent: [Batch; 2],
 }
 
 /// The jobs of a group. Claims by filter are decided after everything else.
 pub(super) struct Group<'j> {
     pub submits: &'j [Box<Job>],
-    /// Waiting since an earlier group, oldest first.
+    /// Claims that wait since an earlier group, oldest first.
     pub parked: &'j [Box<Job>],
     pub claims: &'j [Box<Job>],
-    /// Whether parked claims should look at the whole queue: another process may have filled it.
+    /// Whether parked claims search the whole queue, because another process may have filled it.
     pub look: bool,
 }
 
 impl Group<'_> {
-    /// Runs it. A failure has been rolled back.
+    /// Runs the group. After a failure it has been rolled back.
     pub fn run(&self, tables: &mut Tables<'_>, clock: &dyn Clock) -> Result<Committed, Failure> {
         if let Err(fault) = tables.begin() {
             tables.undo();
@@ -133,7 +133,8 @@ impl Group<'_> {
         Ok(Committed { submitted, parked, claims, spent: [batch, claiming.batch] })
     }
 
-    /// Hands what came onto the queue just now to the parked claims, before it is ever written there.
+    /// Offers the work items that became claimable in this group to the parked claims, before they are written to the
+    /// queue.
     fn offer(
         &self,
         tables: &mut Tables<'_>,
@@ -145,13 +146,13 @@ impl Group<'_> {
             return Ok(answers);
         }
         let mut ready = batch.newly_ready();
-        let lanes = batch.lanes(&ready);
+        let queues = batch.queues(&ready);
         for (job, answer) in self.parked.iter().zip(&mut answers) {
             if ready.is_empty() {
                 break;
             }
             let Some((claimant, filter)) = claim_of(job) else { continue };
-            if !lanes.iter().any(|spec| job.asks_for(spec)) {
+            if !queues.iter().any(|spec| job.asks_for(spec)) {
                 continue;
             }
             let fits = |work: &&Work| {
@@ -177,7 +178,7 @@ impl Group<'_> {
     }
 }
 
-/// The claims by filter of one group, dealt out by arrival.
+/// The claims by filter of one group, served in the order of arrival.
 struct Claiming {
     now: Millis,
     batch: Batch,
@@ -185,7 +186,7 @@ struct Claiming {
 }
 
 impl Claiming {
-    /// Decides one; the flag says that it found nothing and may wait.
+    /// Decides one claim. The flag: it found nothing and may wait.
     fn claim(&mut self, tables: &mut Tables<'_>, job: &Job) -> Read<(Result<Reply, Error>, bool)> {
         tables.gather(std::iter::once(&job.submission), &mut self.batch.records)?;
         let Some((claimant, filter)) = claim_of(job).filter(|(_, filter)| filter.check().is_ok()) else {
@@ -203,7 +204,7 @@ impl Claiming {
         Ok((self.batch.decide(&job.chosen(chosen), self.now), false))
     }
 
-    /// The selection is a hint: every work of it is held against the core's rule.
+    /// The selection is only a hint: the core decides on each selected work item.
     fn choose(
         &mut self,
         tables: &mut Tables<'_>,
@@ -232,7 +233,7 @@ impl Claiming {
             for id in found {
                 match self.batch.records.works.get(&id).map(|work| may(work)) {
                     Some(Ok(())) => chosen.push(id),
-                    // Another worker's incarnation may have the same name: its bound works are queued under it.
+                    // Two workers may use the same incarnation name, and bound work items are queued under that name.
                     Some(Err(refusal)) => tracing::debug!(work = %id, %refusal, "queued, yet not claimable"),
                     None => tracing::warn!(work = %id, "queued, yet not there"),
                 }
@@ -241,7 +242,7 @@ impl Claiming {
         Ok(chosen)
     }
 
-    /// Those of a selection that can be read: a damaged work is in nobody's way.
+    /// The readable work items of a selection. A damaged one does not stop the others.
     fn readable(&mut self, tables: &mut Tables<'_>, job: &Job, ids: Vec<WorkId>) -> Read<Vec<WorkId>> {
         let mut readable = Vec::with_capacity(ids.len());
         for id in ids {
@@ -264,7 +265,7 @@ fn claim_of(job: &Job) -> Option<(&Claimant, &ClaimFilter)> {
 }
 
 impl Tables<'_> {
-    /// A reply with the payloads that it shows.
+    /// A reply with the payloads that it contains.
     fn outcome(&mut self, reply: Result<Reply, Error>, tried: &Payloads) -> Read<JobResult> {
         let reply = match reply {
             Ok(reply) => reply,
@@ -283,7 +284,7 @@ impl Tables<'_> {
         Ok(Ok(LedgerReply { reply, payloads }))
     }
 
-    /// Waits for the write lock, then sees whether another process was here since the last group.
+    /// Waits for the write lock, then checks whether another process has written since the last group.
     fn begin(&mut self) -> Read<()> {
         self.places.clear();
         self.hot.begin.raw_execute()?;
@@ -291,14 +292,14 @@ impl Tables<'_> {
         if version != self.seen {
             self.seen = version;
             self.works.clear();
-            // A process that closed the file meanwhile may have taken the mark out.
+            // Another process that closed the file meanwhile may have removed the mark.
             self.marked = loss::mark(self.conn)?;
         }
         Ok(())
     }
 
-    /// Moves a mark that this group has set from the log into the file, before anybody is answered: a log that is lost
-    /// would take it along. If a reader is in the way, the next checkpoint does it.
+    /// Moves a mark that this group has set from the WAL into the file, before the first reply. If the WAL were lost,
+    /// the mark would be lost with it. If a reader prevents this, the next checkpoint does it.
     fn mark_in_file(&mut self) {
         if std::mem::take(&mut self.marked)
             && let Err(error) = checkpoint::passive(self.conn)
@@ -307,7 +308,7 @@ impl Tables<'_> {
         }
     }
 
-    /// Keeps the works of a saved batch for the next one. Waking others changes rows that it never saw.
+    /// Caches the work items of a saved batch for the next one. A wake-up changes rows that the batch has not loaded.
     fn remember(&mut self, batch: &mut Batch) {
         if !batch.writes.wakes.is_empty() {
             self.works.clear();
@@ -320,10 +321,10 @@ impl Tables<'_> {
         }
     }
 
-    /// Takes a group back. SQLite has often done so already.
+    /// Rolls a group back. SQLite has often done so already.
     fn undo(&mut self) {
         self.works.clear();
-        // What the group found out about other processes is undone with it, the mark included.
+        // The rollback also undoes the group's mark, and its check for other processes is repeated.
         (self.seen, self.marked) = (0, false);
         if !self.conn.is_autocommit()
             && let Err(error) = self.conn.execute_batch("ROLLBACK")

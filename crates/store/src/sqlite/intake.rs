@@ -1,4 +1,4 @@
-//! The intake: a small table of its own, away from the hot path.
+//! Pauses of the intake: a small table that the write path does not use.
 
 use super::{
     SqliteStore,
@@ -43,7 +43,7 @@ impl IntakeStore for SqliteStore {
 }
 
 table! {
-    /// The tenant is empty where the change is for all.
+    /// An empty tenant stands for all tenants.
     IntakeRow(change: &IntakeChange) {
         tenant = change.tenant.as_deref().unwrap_or_default(),
         paused = change.paused,

@@ -27,7 +27,7 @@ const SUMMARY: &str = "SELECT \
 const DELETE: &str = "DELETE FROM tenure_intake WHERE id IN (SELECT value FROM json_each(?1))";
 const REJECT: &str = "UPDATE tenure_intake SET rejected_at = ?2, reason = ?3 WHERE id = ?1";
 
-/// Nothing tells of another program's commit.
+/// SQLite does not notify a process of another process's commit.
 const POLL: Duration = Duration::from_millis(50);
 
 impl IntakeRows for SqliteStore {
@@ -78,7 +78,7 @@ fn settle(conn: &Connection, done: &[i64], rejected: &[(i64, String)], at: Milli
 
 fn waiting(row: &Row<'_>) -> Read<IntakeRow> {
     let mut unreadable = None;
-    // SQLite takes any bytes for a text, and one such row must not hide the others.
+    // SQLite accepts any bytes as text, and such a row must not hide the others.
     let mut text = |column: usize| -> Read<Option<String>> {
         let value = row.get_ref(column)?;
         let (ValueRef::Text(bytes) | ValueRef::Blob(bytes)) = value else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! What a decision needs, from the tables into records. One key at a time: a seek through a prepared
-//! statement costs less here than any set would.
+//! Loads the records for a decision. It reads one key at a time: with prepared statements, an index search is cheaper
+//! here than a set-based query.
 
 use std::{collections::hash_map::Entry, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
     states::sql,
 };
 
-/// Rows lead to rows at most this often; what is still missing then counts as absent.
+/// The maximum number of loading rounds. Rows that are still missing then count as absent.
 const ROUNDS: usize = 6;
 
 const NEWEST: &str = "SELECT id FROM work \
@@ -50,7 +50,7 @@ pub(super) const KEPT: &str = statement!(
 const KEPT_COUNTS: &str = "SELECT count(*) FROM kept WHERE tenant = ?1";
 
 impl<'c> Tables<'c> {
-    /// Loads all that these submissions need and the records do not have yet.
+    /// Loads everything that these submissions need and the records lack.
     pub fn gather<'s>(
         &mut self,
         submissions: impl Iterator<Item = &'s Submission> + Clone,

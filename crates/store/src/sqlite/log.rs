@@ -1,6 +1,6 @@
-//! The log of a work, in the one table of all events. It is linked: each event names the one before it, the work's row names
-//! the last. Every 64th has an entry in an index, the first among them: an event from the middle is found from the next one
-//! that has. See `schema.sql`.
+//! The log of a work item, in the one table of all events. It is a linked list: each event has the position of the
+//! previous one, and the work item's row that of the last. Every 64th event, the first included, has an entry in an
+//! index, from which an event in the middle is reached. See `schema.sql`.
 
 use rusqlite::{OptionalExtension, params};
 use tenure_core::{Payload, WorkId};
@@ -12,8 +12,8 @@ use super::{
 };
 use crate::columns::{names, statement, text};
 
-/// The `place` and the `number` of a work's (?1) events, from its last one that counts (?3) or a few later ones, back to the
-/// one after ?2. A link that leads elsewhere, in a file that somebody edited, ends it.
+/// The `place` and the `number` of a work item's (?1) events, backwards from its last one (?3), or from a few later
+/// ones, to the one after ?2. A wrong link, in a file that was edited, ends the walk.
 macro_rules! log {
     () => {
         "WITH RECURSIVE log (place, prior, number) AS (\
@@ -27,7 +27,7 @@ macro_rules! log {
     };
 }
 
-/// The event of a work (?1) that comes first.
+/// The first event of a work item (?1).
 macro_rules! first {
     ($column:literal) => {
         concat!(
@@ -38,11 +38,12 @@ macro_rules! first {
     };
 }
 
-/// What a work was ingested as. Its row, which every event rewrites, does not say it again.
+/// The specification of a work item: the data of its first event. Its row, which every event rewrites, does not repeat
+/// it.
 pub(super) const SPEC: &str = first!("data");
 pub(super) const INPUTS: &str = first!("payload");
 
-/// Those after ?2, up to ?3.
+/// The events after ?2, up to ?3.
 pub(super) const EVENTS: &str = statement!(
     { text(log!()) } "SELECT position, " { names(EventRow::COLUMNS) }
     " FROM log CROSS JOIN event ON position = place WHERE number > ?2 AND number <= ?3 ORDER BY number"
@@ -56,7 +57,7 @@ pub(super) const PAYLOAD: &str =
     concat!(log!(), "SELECT payload FROM log CROSS JOIN event ON position = place WHERE number = ?3");
 const PLACE: &str = concat!(log!(), "SELECT place FROM log WHERE number = ?3");
 
-/// All of them.
+/// All events.
 pub(super) const LINKS: &str = concat!(
     log!(),
     "SELECT position, hash FROM log CROSS JOIN event ON position = place WHERE number > ?2 AND number <= ?3"
@@ -73,19 +74,19 @@ pub(super) const ERASE: &str = concat!(
      WHERE type <> 'content_erased' AND position IN (SELECT place FROM log WHERE number > ?2 AND number <= ?3)"
 );
 
-/// The bounds of one event, as the statements take them.
+/// The bounds of one event, for these statements.
 pub(super) fn only(seq: u64) -> (i64, i64) {
     let seq = i64::try_from(seq).unwrap_or(i64::MAX);
     (seq - 1, seq)
 }
 
-/// The bounds of those after one.
+/// The bounds of the events after one.
 pub(super) fn after(seq: u64, limit: usize) -> (i64, i64) {
     let after = i64::try_from(seq).unwrap_or(i64::MAX);
     (after, after.saturating_add(i64::try_from(limit).unwrap_or(i64::MAX)))
 }
 
-/// Where a work lies, and its last event.
+/// The rowid of a work item, and its last event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowRef {
     pub rowid: i64,
@@ -94,12 +95,12 @@ pub(super) struct RowRef {
 }
 
 impl Tables<'_> {
-    /// A row that changes was loaded in this very transaction.
+    /// A row that changes was loaded in the same transaction.
     pub fn place(&self, id: WorkId) -> Read<RowRef> {
         self.places.get(&id).copied().ok_or_else(|| Fault::stored(format!("{id} was changed unread")))
     }
 
-    /// Where an event lies.
+    /// The position of an event.
     pub fn event_place(&self, work: WorkId, seq: u64) -> Read<i64> {
         if let Some(place) = self.places.get(&work).filter(|place| place.seq == seq) {
             return Ok(place.last_event);

@@ -1,11 +1,12 @@
-//! Whether the log beside a ledger is the one that it was left with. SQLite takes a missing or damaged log for an empty
-//! one: the ledger would come back smaller, and nobody would be told.
+//! Detects a lost or damaged write-ahead log. SQLite treats such a log as an empty one: the ledger would silently lose
+//! its last commits.
 //!
-//! The ledger's file holds a mark while somebody has it open: it is in the file before the first answer, and a clean
-//! close takes it out before the log is emptied. With the mark, there must be a log. A log that is there is read: where
-//! commits follow on a frame that is not valid, that frame was valid once. A log that was cut or overwritten at its end
-//! looks like one whose last commits were never made, but for SQLite's index of it (`-shm`): it says after each synced
-//! commit how far the log goes. It is not synced itself, so after a power cut it may say less, and never more.
+//! The ledger's file contains a mark while a process has it open: it is written into the file before the first reply,
+//! and a clean close removes it before the log is emptied. If the mark is there, the log must exist. If a log has valid
+//! commits after an invalid frame, that frame was valid once, so the log is damaged. A log that was cut or overwritten
+//! at its end looks as if its last commits had never been made, except for SQLite's index of it (`-shm`), which records
+//! after each synced commit where the log ends. The index is not synced itself: after a power cut it may name an
+//! earlier end, never a later one.
 
 use std::{
     fs::{self, File},
@@ -22,13 +23,13 @@ use super::{checkpoint, settings::explain, wal};
 use crate::Error;
 
 const MARK: &str = "INSERT INTO meta (key, value) VALUES ('in_use', x'01') ON CONFLICT (key) DO NOTHING";
-/// Another value: SQLite writes no page that stays as it is.
+/// The value changes, because SQLite does not write a page that stays the same.
 const MARK_AGAIN: &str =
     "UPDATE meta SET value = CASE value WHEN x'01' THEN x'02' ELSE x'01' END WHERE key = 'in_use'";
 const UNMARK: &str = "DELETE FROM meta WHERE key = 'in_use'";
 const MARKED: &str = "SELECT 1 FROM meta WHERE key = 'in_use'";
 
-/// Between two looks at a log that seems to be lost, and how many at most.
+/// The time between two checks of a log that seems to be lost, and the maximum number of checks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 const LOOKS: usize = 20;
 
@@ -36,32 +37,32 @@ const HEADER: usize = 32;
 const INDEX: usize = 100;
 const FRAME: usize = 24;
 
-/// Says that the file is in use. False: it said so already, and nothing was written. What is written is in the log: as
-/// long as it is only there, a lost log takes the mark with it.
+/// Marks the file as in use. False: it was marked already, and nothing was written. The mark is written to the log
+/// first, so a lost log also loses the mark.
 pub(super) fn mark(conn: &Connection) -> rusqlite::Result<bool> {
     Ok(conn.prepare_cached(MARK)?.execute([])? > 0)
 }
 
-/// At open: moves the mark, and all else, from the log into the file.
+/// At open: moves the mark, and everything else, from the log into the file.
 pub(super) fn mark_in_file(path: &Path, conn: &Connection) -> Result<(), Error> {
     checkpoint::passive(conn).map(drop).map_err(|error| explain(path, &error))
 }
 
-/// After the log was emptied: another process may have marked the file meanwhile, and its mark has gone into the file.
-/// An empty log would then look like a lost one, so it is not left empty. True: it was so.
+/// After the log was emptied: another process may have marked the file meanwhile, and its mark was moved into the file.
+/// An empty log would then look like a lost one, so the mark is written once more. True: that was the case.
 pub(super) fn leave_to_others(conn: &Connection) -> rusqlite::Result<bool> {
     Ok(conn.execute(MARK_AGAIN, [])? > 0)
 }
 
-/// For a clean close, and for copies: they are complete without a log.
+/// For a clean close and for copies: they are complete without a log.
 pub(super) fn unmark(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute(UNMARK, []).map(drop)
 }
 
-/// Refuses a ledger whose log has lost commits, before SQLite has touched either.
+/// Refuses a ledger whose log has lost commits, before SQLite opens either file.
 pub(super) fn refuse(path: &Path) -> Result<(), Error> {
     let log = wal::beside(path);
-    // SQLite tells better why a file cannot be read.
+    // SQLite's own message says better why a file cannot be read.
     let Some(what) = confirmed(|| look(path, &log).unwrap_or(None)) else { return Ok(()) };
     Err(Error::Unusable(format!(
         "{what}, so commits that were acknowledged may be lost. Put back {log} as it was beside {path}; or restore a backup \
@@ -71,8 +72,8 @@ pub(super) fn refuse(path: &Path) -> Result<(), Error> {
     )))
 }
 
-/// What two looks in a row say. A process that writes, starts its log anew, or closes may be seen halfway: a loss stays as
-/// it is.
+/// A result that two checks in a row agree on. A process that writes, restarts its log, or closes may be seen in
+/// between; a real loss does not change.
 fn confirmed(mut look: impl FnMut() -> Option<String>) -> Option<String> {
     let mut before = look()?;
     for _ in 1..LOOKS {
@@ -83,11 +84,11 @@ fn confirmed(mut look: impl FnMut() -> Option<String>) -> Option<String> {
         }
         before = now;
     }
-    // It changes from look to look: somebody is writing it.
+    // The result changes, so another process is writing the log.
     None
 }
 
-/// What is wrong with the log, in a clause. None: nothing that can be seen.
+/// The fault of the log, in a clause. None: no fault is visible.
 fn look(path: &Path, log: &Path) -> io::Result<Option<String>> {
     let length = |file: &Path| match fs::metadata(file) {
         Ok(file) => Ok(file.len()),
@@ -98,7 +99,7 @@ fn look(path: &Path, log: &Path) -> io::Result<Option<String>> {
     if file_length == 0 {
         return Ok((log_length > 0).then(|| format!("{} is empty, and its log is not", path.display())));
     }
-    // Before the log, which only grows unless it is started anew.
+    // Read before the log, which only grows unless it is restarted.
     let index = Index::read(&wal::index_beside(path))?;
     let found = if log_length == 0 { None } else { Log::read(log)? };
     match found {
@@ -125,7 +126,7 @@ fn look(path: &Path, log: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Whether the file alone, without its log, says that it is in use.
+/// Whether the file alone, without its log, has the mark.
 pub(super) fn marked(path: &Path) -> bool {
     const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
     let Ok(path) = std::path::absolute(path) else { return false };
@@ -136,31 +137,31 @@ pub(super) fn marked(path: &Path) -> bool {
     conn.and_then(|conn| conn.query_row(MARKED, [], |_| Ok(()))).is_ok()
 }
 
-/// What a log holds, as far as it matters here. The format: https://sqlite.org/walformat.html
+/// The relevant content of a log. The format: https://sqlite.org/walformat.html
 struct Log {
-    /// Commits in one unbroken line behind the first frame that is not valid. A last commit that was cut short leaves one
-    /// at most, for nothing is written behind a commit that was not synced.
+    /// The number of commits in sequence after the first invalid frame. A last commit that was cut short leaves at most
+    /// one, because nothing is written after a commit that was not synced.
     commits_after_damage: usize,
-    /// The first frame that is not valid.
+    /// The first invalid frame.
     damaged_at: usize,
     /// The frame that ends the last commit before it.
     committed: usize,
-    /// No frame follows on its header. When a log is started anew, those from before stay until they are written over.
+    /// The header has no valid frame after it. When a log is restarted, older frames stay until they are overwritten.
     is_bare: bool,
     salts: [u8; 8],
 }
 
-/// What SQLite's index of the log says. The format: https://sqlite.org/walformat.html#the_wal_index_file_format
+/// SQLite's index of the log. The format: https://sqlite.org/walformat.html#the_wal_index_file_format
 struct Index {
     salts: [u8; 8],
-    /// The frame that ends the last commit.
+    /// The last frame of the last commit.
     committed: usize,
-    /// How many frames a checkpoint has moved into the file.
+    /// The number of frames that a checkpoint has moved into the file.
     moved: usize,
 }
 
 impl Index {
-    /// None: there is none, or it is half written.
+    /// None: the index does not exist, or is half written.
     fn read(path: &Path) -> io::Result<Option<Self>> {
         let bytes = match start(path, INDEX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -184,12 +185,12 @@ impl Index {
 }
 
 impl Log {
-    /// None: it does not begin as a log does.
+    /// None: the file does not begin with a log's header.
     fn read(path: &Path) -> io::Result<Option<Self>> {
         loop {
             let header = start(path, HEADER)?;
             let read = Self::behind(&header, path)?;
-            // Another process may have started the log anew meanwhile.
+            // Another process may have restarted the log meanwhile.
             if start(path, HEADER)? == header {
                 return Ok(read);
             }
@@ -278,7 +279,7 @@ mod tests {
         conn
     }
 
-    /// Step by step as the two processes may come: whoever closes empties the log behind the other's commit.
+    /// Every interleaving of two processes: the one that closes empties the log after the other's commit.
     #[test]
     fn one_that_closes_beside_a_commit_of_another_leaves_no_ledger_that_seems_to_have_lost_its_log() {
         let folder = tempfile::tempdir().unwrap();
@@ -291,10 +292,10 @@ mod tests {
         assert!(leave_to_others(&verb).unwrap());
         refuse(&path).unwrap();
         drop(verb);
-        // The daemon is killed: nothing of its was lost, and its restart is not refused.
+        // The daemon is killed: it lost nothing, and its restart is not refused.
         drop(daemon);
         refuse(&path).unwrap();
-        // Nobody else: nothing is written into the empty log.
+        // There is no other process, so nothing is written into the empty log.
         let last = opened(&path);
         unmark(&last).unwrap();
         last.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();

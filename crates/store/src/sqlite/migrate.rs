@@ -1,4 +1,5 @@
-//! The schema: `schema.sql`, and numbered changes of it. Each is applied once, in one transaction under the file's write lock.
+//! The schema: `schema.sql`, and numbered migrations. Each is applied once, in one transaction under the file's write
+//! lock.
 
 use std::path::PathBuf;
 
@@ -11,12 +12,12 @@ use crate::{Error, check, states::sql, token::Key};
 pub(super) struct Migration {
     pub number: i64,
     pub name: &'static str,
-    /// Programs that do not know it must not open the ledger any more.
+    /// Programs that do not know this migration must not open the ledger any more.
     pub breaking: bool,
     pub sql: &'static str,
 }
 
-/// What a ledger is made of comes first, changes of it follow.
+/// The schema of a new ledger comes first; migrations follow.
 pub(super) const MIGRATIONS: &[Migration] =
     &[Migration { number: 1, name: check::FIRST, breaking: true, sql: sql!(include_str!("schema.sql")) }];
 
@@ -30,7 +31,7 @@ const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (
 const OPENED: &str = "INSERT INTO meta (key, value) VALUES ('opened_at', CAST(?1 AS BLOB)) \
      ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
-/// Refuses a file that is something else, before anything in it is touched.
+/// Refuses a file that is not a ledger, before anything in it is changed.
 pub(super) fn recognise(conn: &Connection) -> Result<(), Error> {
     let count =
         |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|error| failed(conn, &error));
@@ -56,7 +57,7 @@ pub(super) fn run(conn: &mut Connection, migrations: &[Migration], now: Millis) 
     for migration in migrations {
         apply(&transaction, migration, now)?;
     }
-    // A file that cannot be written must be found out now, not by the first who wants to.
+    // A file that cannot be written must fail at open, not at the first write.
     transaction.execute(OPENED, [now.to_string()]).map_err(failed)?;
     loss::mark(&transaction).map_err(failed)?;
     transaction.commit().map_err(failed)
@@ -111,12 +112,12 @@ fn apply(conn: &Connection, migration: &Migration, now: Millis) -> Result<(), Er
     Ok(())
 }
 
-/// The check on moves has one source: the core's table.
+/// The CHECK constraint on moves is generated from the core's table.
 fn filled(sql: &str) -> String {
     sql.replace("@moves", &state_machine::sql_check("from_state", "to_state"))
 }
 
-/// The key of every token is made with the ledger and never changes.
+/// The key of all tokens is created with the ledger and never changes.
 fn make_key(conn: &Connection) -> Result<(), Error> {
     let mut key = [0; 32];
     getrandom::fill(&mut key)
@@ -132,7 +133,7 @@ pub(super) fn key(conn: &Connection) -> Result<Key, Error> {
         .map_err(|error| failed(conn, &error))
 }
 
-/// The file that a connection is to.
+/// The path of a connection's file.
 fn place(conn: &Connection) -> PathBuf {
     conn.path().unwrap_or_default().into()
 }

@@ -1,5 +1,5 @@
-//! A ledger in one SQLite file. One thread writes, in groups; reads have connections of their own and
-//! never wait for it. Several processes may share the file.
+//! A ledger in one SQLite file. One thread writes, in groups; reads have their own connections and never wait for it.
+//! Several processes may share the file.
 
 mod backup;
 #[doc(hidden)]
@@ -34,6 +34,7 @@ mod schedule;
 mod session;
 mod settings;
 mod snapshot;
+mod stuck;
 mod table;
 mod tables;
 mod time;
@@ -77,7 +78,7 @@ use readers::Readers;
 use row::Read;
 use writer::{Desk, Message};
 
-/// Jobs that may wait for the writer. Beyond that, something is wrong and callers should know.
+/// The maximum number of queued jobs. More would mean a fault, which callers should learn of.
 const QUEUE: usize = 1_000_000;
 
 struct SqliteStore {
@@ -92,12 +93,12 @@ struct SqliteStore {
     writing: Arc<Writing>,
     readers: Readers,
     checkpoints: Progress,
-    /// Jumps of the clock that the writer was told of.
+    /// The number of clock jumps.
     jumps: AtomicU64,
     backup: snapshot::Current,
 }
 
-/// Opens the ledger in a file, making it where there is none.
+/// Opens the ledger in a file, which is created if it does not exist.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Error> {
     let clock = Arc::new(SteadyClock::of(options.clock.as_ref()));
     match loss::refuse(path) {
@@ -155,7 +156,7 @@ fn start(conn: Connection, desk: Desk) -> Result<(), Error> {
 }
 
 impl SqliteStore {
-    /// Runs a read off the async threads.
+    /// Runs a read on a reader thread.
     fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&mut Reader) -> Read<T> + Send + 'static,
@@ -163,7 +164,7 @@ impl SqliteStore {
         Box::pin(self.readers.read(read))
     }
 
-    /// Has the writer do something besides its groups, between two of them.
+    /// Has the writer execute a write between two groups.
     fn write<T: Send + 'static>(
         &self,
         write: impl FnOnce(&Connection) -> Read<T> + Send + 'static,
@@ -172,7 +173,7 @@ impl SqliteStore {
         let aside = move |conn: Result<&Connection, Error>| {
             let written = conn.map(write);
             let (told, stops) = match written {
-                // It may have been at its commit.
+                // The commit may have been in progress.
                 Ok(Err(Fault::Full(why))) => {
                     (Err(Error::OutcomeUnknown(why.clone())), Some((why, Cure::Space)))
                 }
@@ -192,7 +193,7 @@ impl SqliteStore {
         })
     }
 
-    /// Why there is no writer any more.
+    /// Why the writer has ended.
     fn gone(&self) -> Error {
         self.stopped().map_or_else(writer::closed, |stop| Error::Stopped(stop.why))
     }
@@ -241,7 +242,7 @@ impl Store for SqliteStore {
         let now = self.clock.wall();
         let jumps = self.clock.told().0;
         if self.jumps.swap(jumps, Ordering::Relaxed) != jumps {
-            // Where it is gone, its offset is stored already.
+            // A writer that has ended stored its offset already.
             let _gone = self.inbox.send(Message::Jumped);
         }
         Box::pin(async move { Ok(now) })
@@ -255,7 +256,7 @@ impl Store for SqliteStore {
         let (reply, answer) = oneshot::channel();
         let sent = self.inbox.send(Message::Close(reply));
         Box::pin(async move {
-            // A writer that is gone has finished already.
+            // A writer that has ended has finished its queue.
             if sent.is_ok() {
                 let _finished = answer.await;
             }

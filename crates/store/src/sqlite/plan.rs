@@ -1,17 +1,17 @@
-//! How SQLite would answer a question: tests hold it to indexes.
+//! Query plans, for tests that require indexes.
 
 use rusqlite::{Connection, params_from_iter};
 
 use super::migrate;
 
-/// An empty ledger's tables.
+/// The tables of an empty ledger.
 pub(super) fn tables() -> Connection {
     let mut conn = Connection::open_in_memory().unwrap();
     migrate::run(&mut conn, migrate::MIGRATIONS, 0).unwrap();
     conn
 }
 
-/// The steps of a statement, a line each.
+/// The steps of a statement's plan, one line each.
 pub(super) fn plan(conn: &Connection, sql: &str) -> String {
     let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
     let bound = vec![1; explain.parameter_count()];

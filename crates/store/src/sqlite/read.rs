@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{Listed, listed::RowKey};
 
-/// What an index says or, where it is damaged, what the table says.
+/// The result from the index or, if the index is damaged, from the table.
 pub(super) fn undamaged<T>(indexed: Read<T>, unindexed: impl FnOnce() -> Read<T>) -> Read<T> {
     match indexed {
         Err(Fault::Data(_)) => unindexed(),
@@ -27,7 +27,7 @@ impl Reader {
         Self { conn, specs: row::specs() }
     }
 
-    /// A page of rows, each with its key, up to what a page may weigh.
+    /// A page of rows with their keys, up to the byte limit.
     pub fn listed<T, K: RowKey>(
         &self,
         sql: &str,
@@ -61,7 +61,7 @@ impl Reader {
     }
 }
 
-/// Adds a row to a page, or why it cannot be read. Fails where nothing can be read any more.
+/// Adds a row to a page, or the reason why it cannot be read. Fails if nothing more can be read.
 pub(super) fn take<T, K: RowKey>(listed: &mut Listed<T, K>, key: K, row: Read<T>) -> Read<()> {
     let row = match row {
         Ok(row) => Ok(row),
@@ -75,7 +75,7 @@ pub(super) fn bound(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-/// A WHERE clause being written, with its values. Only names from this crate enter its text.
+/// Builds a WHERE clause with its values. Its text contains only names from this crate.
 #[derive(Clone, Default)]
 pub(super) struct Conditions {
     pub parts: Vec<String>,
@@ -96,7 +96,7 @@ impl Conditions {
     }
 
     pub fn and_names(mut self, column: &str, names: Option<&Names>) -> Self {
-        // One name leads an index; several only restrict it.
+        // A single name can use an index; several names are only a condition.
         if let Some(Names::Only(list)) = names
             && let [only] = list.as_slice()
         {

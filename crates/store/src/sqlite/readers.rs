@@ -1,5 +1,5 @@
-//! Threads that read, each with a connection of its own. Reads on behalf of tenants take turns and have a deadline; the
-//! daemon's own reads and those of credentials have threads beside them, so that no tenant's reads hold them up.
+//! Threads for reads, each with its own connection. Reads on behalf of tenants take turns and have a time limit. The
+//! daemon's own reads and those of credentials have separate threads, so tenants' reads cannot delay them.
 
 use std::{
     path::Path,
@@ -16,16 +16,16 @@ use tokio::sync::oneshot;
 use super::{fault::Fault, read::Reader, row::Read, settings};
 use crate::{Error, aside::aside, error::READ_WITHIN, fair};
 
-/// Threads for tenants' reads, and how many of them one tenant may have. More would only compete for the few cores of a
-/// small machine; with fewer, one tenant would have all.
+/// The number of threads for tenants' reads, and how many of them one tenant may use. More threads would only compete
+/// for the few cores of a small machine; with fewer, one tenant could use all of them.
 const TENANTS: usize = 3;
 const SHARE: usize = 2;
-/// The daemon's own reads: a slow look at all figures must not hold up the feed.
+/// The number of threads for the daemon's own reads: a slow query of figures must not delay the feed.
 const OWN: usize = 2;
-/// Credentials are found by their hash: one thread answers thousands a second.
+/// Credentials are found by their hash: one thread serves thousands a second.
 const CREDENTIALS: usize = 1;
 
-/// Instructions of SQLite between two looks at the clock: well below a millisecond.
+/// SQLite instructions between two checks of the clock: well below a millisecond.
 const LOOK_EVERY: i32 = 20_000;
 
 type Task = Box<dyn FnOnce(&mut Reader) + Send>;
@@ -50,7 +50,7 @@ impl Readers {
         })
     }
 
-    /// A read: in the turn of the tenant that it is for, if it is for one.
+    /// A read, in the turn of its tenant if it is on behalf of one.
     pub async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&mut Reader) -> Read<T> + Send + 'static,
@@ -74,7 +74,7 @@ impl Readers {
     }
 }
 
-/// A read that may take as long as it takes, on a connection of its own.
+/// A read without a time limit, on its own connection.
 pub(super) async fn at_leisure<T: Send + 'static>(
     path: &Path,
     read: impl FnOnce(&mut Reader) -> Read<T> + Send + 'static,
@@ -104,7 +104,7 @@ impl Pool {
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         let task = move |reader: &mut Reader| {
-            // Nobody waits for it any more.
+            // No caller waits for it any more.
             if reply.is_closed() {
                 return;
             }
@@ -117,7 +117,7 @@ impl Pool {
     }
 }
 
-/// Until the store is gone. A panic in one read costs that read alone: readers only read.
+/// Runs until the store is closed. A panic fails only its own read, because readers do not write.
 fn run(mut reader: Reader, tasks: &Mutex<Receiver<Task>>) {
     loop {
         let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -128,7 +128,7 @@ fn run(mut reader: Reader, tasks: &Mutex<Receiver<Task>>) {
 }
 
 impl Reader {
-    /// Ends whatever it reads from now on at this time.
+    /// Sets the time limit of later reads.
     fn stop_at(&mut self, until: Option<Instant>) -> Read<()> {
         let late = until.map(|until| move || Instant::now() >= until);
         Ok(self.conn.progress_handler(LOOK_EVERY, late)?)

@@ -1,4 +1,4 @@
-//! Pruning: works and their events go, tombstones and links stay.
+//! Pruning: deletes work items and their events, and leaves tombstones and links.
 
 use std::time::Duration;
 
@@ -23,8 +23,9 @@ use crate::{
     unlogged::Link,
 };
 
-/// Whether a work `w` may go: none of its identity's generations is open, too young (?1; with commands ?2), or
-/// needed by an open work. Of a work with commands some are not superseded: those that took the others' places.
+/// Whether a work item `w` may be pruned: no generation of its identity is open, too young (?1; with commands ?2), or
+/// needed by an open work item. A work item with commands always has at least one that is not superseded: the successor
+/// of the others.
 macro_rules! free {
     () => {
         "NOT EXISTS (SELECT 1 FROM work g WHERE g.tenant = w.tenant AND g.system = w.system \
@@ -77,14 +78,14 @@ const TOMBSTONE: &str = concat!("SELECT ", tombstone_columns!(), " FROM tombston
 const OVERWRITE_TRIES: usize = 10;
 const OVERWRITE_AGAIN: Duration = Duration::from_millis(50);
 
-/// Works of one transaction: other writers get a turn in between.
+/// Work items pruned in one transaction. Other writers get a turn in between.
 const AT_ONCE: usize = 500;
 
-/// Deletes those that are still free, and leaves tombstones.
+/// Deletes the work items that may still be pruned, and leaves tombstones.
 fn prune(conn: &Connection, key: &Key, ids: &[WorkId], before: Before, at: Millis) -> Read<Pruned> {
     let mut pruned = Pruned::default();
     settings::overwrite(conn, Overwrite::Everything)?;
-    // No writer of this process is in the middle of something, and others are kept out by the lock.
+    // This process has no other open write, and the lock excludes other processes.
     let transaction = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     for work in ids {
         let id = work.0.as_bytes();
@@ -110,7 +111,7 @@ fn prune(conn: &Connection, key: &Key, ids: &[WorkId], before: Before, at: Milli
     Ok(pruned)
 }
 
-/// All events of a work.
+/// The links of all events of a work item.
 fn links(conn: &Connection, work: WorkId, all: &[&dyn ToSql]) -> Read<Vec<Link>> {
     let mut statement = conn.prepare_cached(log::LINKS)?;
     let mut rows = statement.query(all)?;
@@ -134,7 +135,7 @@ const PRUNINGS: &str =
     statement!("SELECT " { names(PruningRow::COLUMNS) } " FROM pruning ORDER BY number DESC LIMIT ?1");
 
 table! {
-    /// A pruning; its MAC is beside it.
+    /// The record of a pruning. Its MAC is in the next column.
     pub(super) PruningRow(pruning: &Pruning) {
         at = pruning.at,
         actor = to_json(&pruning.actor)?,
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
     use crate::sqlite::plan::{plan, tables};
 
-    /// However many commands there are: of each work only its own are looked at.
+    /// Only a work item's own commands are read, no matter how many others exist.
     #[test]
     fn pruning_finds_commands_by_their_work() {
         let conn = tables();

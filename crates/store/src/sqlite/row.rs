@@ -1,4 +1,4 @@
-//! Rows into records and back. Columns are read by ordinal, and what never changes is parsed once.
+//! Converts rows to records and back. Columns are read by ordinal, and immutable parts are parsed once.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use crate::{EventKey, Position, StoredEvent, speed::Recent};
 
 pub(super) type Read<T> = Result<T, Fault>;
 
-/// The immutable parts of works, parsed once. Nobody can make an entry stale.
+/// The immutable parts of work items, parsed once. An entry never becomes stale.
 pub(super) type Specs = Recent<Arc<Spec>>;
 
-/// Keeps those of more works than any group touches.
+/// A cache for more work items than any group uses.
 pub(super) fn specs() -> Specs {
     Recent::new(2_048)
 }
 
 table! {
-    /// What events change of a work item, but for where it lies and what it is found by.
+    /// The columns of a work item that events change, without its rowid and the columns that it is found by.
     pub(super) WorkRow(work: &Work) {
         state = work.state.code(),
         seq = work.seq as i64,
@@ -39,6 +39,7 @@ table! {
         expires_at = work.lease.as_ref().map(|lease| lease.expires_at),
         renewed_at = work.lease.as_ref().map(|lease| lease.renewed_at),
         renewed_by = work.lease.as_ref().and_then(|lease| lease.renewed_by.as_deref()),
+        progressed_at = work.lease.as_ref().and_then(|lease| lease.progressed_at),
         lapsed_at = work.lease.as_ref().and_then(|lease| lease.lapsed_at),
         open_waits = work.open_waits,
         next_retry_at = work.next_retry_at,
@@ -57,6 +58,7 @@ table! {
                 expires_at: row.get(expires_at)?,
                 renewed_at: row.get(renewed_at)?,
                 renewed_by: row.get(renewed_by)?,
+                progressed_at: row.get(progressed_at)?,
                 lapsed_at: row.get(lapsed_at)?,
             }),
         };
@@ -82,7 +84,7 @@ table! {
 }
 
 table! {
-    /// What else events change of a work item: what it is found by, and its last event.
+    /// The other columns of a work item that events change: those that it is found by, and its last event.
     pub(super) WorkKeys(saved: (&Work, i64)) {
         reason = saved.0.body.reason.as_ref().map(|reason| name_of(reason.code)),
         owner = saved.0.body.holder.as_ref().map(|holder| &holder.id),
@@ -91,8 +93,8 @@ table! {
 }
 
 table! {
-    /// What a work item is found by, and what never changes. The whole of that is the data of its first event: the row,
-    /// which every event rewrites, does not repeat it.
+    /// The immutable columns that a work item is found by. The whole specification is the data of its first event: the
+    /// row, which every event rewrites, does not repeat it.
     pub(super) WorkSpec(work: &Work) {
         tenant = work.spec.tenant,
         system = work.spec.source.system,
@@ -102,7 +104,7 @@ table! {
         kind = work.spec.kind,
         session = work.spec.session,
         parent = work.spec.parent.as_ref().map(|parent| &parent.0.as_bytes()[..]),
-        // Empty where it is the work item's own id.
+        // Empty if it is the work item's own id.
         correlation_id = Some(&work.spec.correlation_id).filter(|given| **given != work.id.to_string()),
         workflow_id = work.spec.workflow.as_ref().map(|workflow| &workflow.id),
         priority = work.spec.priority,
@@ -110,7 +112,7 @@ table! {
     }
 }
 
-/// What a row counts towards the bytes of a page.
+/// The bytes that a row adds to a page.
 pub(super) fn bytes(row: &Row<'_>) -> Read<usize> {
     (0..row.as_ref().column_count()).try_fold(0, |bytes, column| {
         Ok(bytes
@@ -144,7 +146,7 @@ pub(super) fn event_key(row: &Row<'_>) -> Read<EventKey> {
 }
 
 table! {
-    /// An event, but for its position and for the link to the one before it.
+    /// An event, without its position and the link to the previous event.
     pub(super) EventRow(event: &Event) {
         work = &event.work.0.as_bytes()[..],
         seq = event.seq as i64,
@@ -234,7 +236,7 @@ table! {
 }
 
 table! {
-    /// How an attempt ended: further columns of its row.
+    /// The end of an attempt: further columns of its row.
     pub(super) AttemptEndRow(end: &AttemptEnd) {
         ended_at = end.at,
         outcome = name_of(end.outcome),
@@ -323,7 +325,7 @@ table! {
 }
 
 table! {
-    /// An early answer; its MAC is beside it.
+    /// An early answer. Its MAC is in the next column.
     pub(super) KeptRow(kept: &Kept) {
         tenant = kept.tenant,
         reference = kept.reference,
@@ -357,7 +359,7 @@ pub(super) fn digest(row: &Row<'_>, column: usize) -> Read<Digest> {
     blob(row, column)?.try_into().map(Digest).map_err(Fault::stored)
 }
 
-/// None also for what cannot be one.
+/// None also for a value of the wrong length.
 pub(super) fn mac(row: &Row<'_>, column: usize) -> Read<Option<Digest>> {
     let bytes = row.get_ref(column)?.as_blob_or_null().ok().flatten();
     Ok(bytes.and_then(|bytes| bytes.try_into().ok()).map(Digest))
@@ -401,7 +403,7 @@ pub(super) fn name_of<T: Serialize>(variant: T) -> String {
     }
 }
 
-/// A record's part as stored JSON.
+/// A part of a record as stored JSON.
 pub(super) fn to_json<T: Serialize>(part: &T) -> Read<String> {
     serde_json::to_string(part).map_err(Fault::stored)
 }

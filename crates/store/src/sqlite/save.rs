@@ -1,5 +1,4 @@
-//! The net result of a group, from records into the tables: events first, since the triggers hold every
-//! row against its last event.
+//! Saves the net result of a group. Events come first, because triggers compare every row with its last event.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -26,6 +25,10 @@ use crate::{
 
 const ARM_WORK: &str =
     "UPDATE OR ROLLBACK work SET due_at = ?2, children = ?3, waiters = ?4 WHERE rowid = ?1";
+/// The same as a renewal, which is sent far more often, and when it brought new progress.
+const RENEW_WITH_PROGRESS: &str = "UPDATE OR ROLLBACK work SET \
+     expires_at = ?2, renewed_at = ?3, renewed_by = ?4, progress = ?5, due_at = ?6, children = ?7, \
+     waiters = ?8, progressed_at = ?9 WHERE rowid = ?1";
 const SAVE_STEP: &str = statement!(
     "INSERT OR REPLACE INTO step (" { names(StepRow::COLUMNS) } ") VALUES (" { marks(StepRow::COLUMNS, 1) } ")"
 );
@@ -46,7 +49,7 @@ const ERASE_REST: [&str; 3] = [
     "UPDATE command SET body = json_remove(body, '$.message', '$.error.message') WHERE work = ?1 AND seq < ?2",
 ];
 
-/// The open works that a closed one wakes: its children, then those that wait for it.
+/// The open work items that the end of another one wakes: its children, and those that wait for it.
 const WAKE_CHILDREN: [&str; 2] = [
     sql!("UPDATE work SET due_at = min(coalesce(due_at, ?2), ?2) WHERE parent = ?1 AND {state is open}"),
     sql!(
@@ -66,7 +69,8 @@ const WAKE_WAITERS: [&str; 2] = [
 ];
 
 impl Tables<'_> {
-    /// Writes everything. Says which works became the heads of their sessions: parked claims have not been offered those.
+    /// Saves everything. Returns the work items that became the heads of their sessions, which parked claims have not
+    /// been offered yet.
     pub fn save(&mut self, batch: &Batch) -> Read<Vec<Arc<Spec>>> {
         if batch.writes.is_empty() {
             return Ok(Vec::new());
@@ -116,7 +120,7 @@ impl Tables<'_> {
         statement.raw_bind_parameter(at, previous.map(|place| place.last_event))?;
         statement.raw_execute()?;
         let place = RowRef {
-            // A new work's row comes after its events.
+            // The row of a new work item is inserted after its events.
             rowid: previous.map_or(0, |place| place.rowid),
             last_event: self.conn.last_insert_rowid(),
             seq: event.seq,
@@ -151,7 +155,22 @@ impl Tables<'_> {
                     work.waiters,
                 ])?;
             }
-            // Several touches of one work are saved as the widest: each covers those below it.
+            Touch::Progress => {
+                let lease = work.lease.as_ref();
+                let values = params![
+                    self.place(work.id)?.rowid,
+                    lease.map(|lease| lease.expires_at),
+                    lease.map(|lease| lease.renewed_at),
+                    lease.and_then(|lease| lease.renewed_by.as_deref()),
+                    work.progress.as_ref().map(|progress| progress.text()),
+                    work.due_at,
+                    work.children,
+                    work.waiters,
+                    lease.and_then(|lease| lease.progressed_at),
+                ];
+                self.cached(RENEW_WITH_PROGRESS)?.execute(values)?;
+            }
+            // Several touches of one work item are saved as the widest one, which includes the others.
             Touch::Due | Touch::Flags => {
                 let values = params![self.place(work.id)?.rowid, work.due_at, work.children, work.waiters];
                 self.cached(ARM_WORK)?.execute(values)?;
@@ -173,7 +192,7 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Those that let go of a session are saved before those that take it.
+    /// Work items that give up a session are saved before those that take it.
     fn save_status(&mut self, rows: &[Row<'_>]) -> Read<()> {
         for holding in [false, true] {
             let part = |row: &&Row<'_>| row.work.state.holds_session() == holding && row.status_changed();
@@ -192,12 +211,12 @@ impl Tables<'_> {
         Ok(())
     }
 
-    /// Works of no session are on the queue exactly while they are queued.
+    /// A work item without a session is in the queue exactly while it is queued.
     fn save_ready(&mut self, row: &Row<'_>) -> Read<()> {
         match (row.was_ready(), row.is_ready()) {
             (false, true) => self.put_ready(row.work),
             (true, false) => self.drop_ready(row.work),
-            // It left and came back: it may be bound to an owner now.
+            // It left the queue and came back: its owner may have changed.
             (true, true) if row.touch == Touch::Event => self.put_ready(row.work),
             (true, true) | (false, false) => Ok(()),
         }
@@ -219,18 +238,18 @@ impl Tables<'_> {
 
     fn drop_ready(&mut self, work: &Work) -> Read<()> {
         let spec = &work.spec;
-        let (lane, id) = ((&spec.tenant, &spec.kind, &spec.source.system), work.id.0.as_bytes());
-        let key = params![lane.0, lane.1, lane.2, spec.priority, spec.created_at, id];
+        let (queue, id) = ((&spec.tenant, &spec.kind, &spec.source.system), work.id.0.as_bytes());
+        let key = params![queue.0, queue.1, queue.2, spec.priority, spec.created_at, id];
         self.hot.ready_delete.execute(key)?;
         Ok(())
     }
 
-    /// The sessions that this group touches, as they stand in the tables.
+    /// The stored heads of the sessions that this group touches.
     fn heads(&mut self, batch: &Batch) -> Read<Vec<SessionView>> {
         batch.writes.sessions.iter().map(|key| self.session(key)).collect()
     }
 
-    /// Moves each session's place on the queue from the work that had it to the one that has it now.
+    /// Moves each session's entry in the queue from its old head to its new one.
     fn follow_heads(&mut self, batch: &Batch, before: Vec<SessionView>) -> Read<Vec<Arc<Spec>>> {
         let mut came = Vec::new();
         for (key, before) in batch.writes.sessions.iter().zip(before) {

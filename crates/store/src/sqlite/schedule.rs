@@ -1,4 +1,4 @@
-//! Schedules: small tables of their own, away from the hot path.
+//! Schedules: small tables that the write path does not use.
 
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use tenure_core::{
@@ -40,7 +40,7 @@ const CHANGES: &str = statement!(
 );
 
 table! {
-    /// What somebody did to a schedule.
+    /// A change of a schedule by a person.
     ChangeRow(change: &ScheduleChange) {
         at = change.at,
         actor = to_json(&change.actor)?,

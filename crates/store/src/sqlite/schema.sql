@@ -40,6 +40,7 @@ CREATE TABLE work (
     expires_at INTEGER,
     renewed_at INTEGER,
     renewed_by TEXT,
+    progressed_at INTEGER,
     lapsed_at INTEGER,
     open_waits INTEGER NOT NULL,
     next_retry_at INTEGER,
@@ -82,7 +83,7 @@ WHEN (NEW.seq, NEW.state, NEW.head) IS NOT (
 )
     OR EXISTS (SELECT 1 FROM event WHERE previous = NEW.last_event)
 BEGIN
-    SELECT raise(ROLLBACK, 'a work must stand where its last event left it');
+    SELECT raise(ROLLBACK, 'a work item must match its last event');
 END;
 
 CREATE TRIGGER work_moved AFTER UPDATE OF state, seq, head, last_event ON work
@@ -91,14 +92,14 @@ WHEN (NEW.seq, NEW.state, NEW.head) IS NOT (
 )
     OR EXISTS (SELECT 1 FROM event WHERE previous = NEW.last_event)
 BEGIN
-    SELECT raise(ROLLBACK, 'a work must stand where its last event left it');
+    SELECT raise(ROLLBACK, 'a work item must match its last event');
 END;
 
 CREATE TRIGGER work_stays BEFORE UPDATE OF
     id, tenant, system, source_id, run_id, generation, kind, session, parent, correlation_id,
     workflow_id, priority, created_at ON work
 BEGIN
-    SELECT raise(ROLLBACK, 'what a work was ingested as never changes');
+    SELECT raise(ROLLBACK, 'the specification of a work item never changes');
 END;
 
 CREATE TRIGGER work_kept BEFORE DELETE ON work
@@ -159,7 +160,7 @@ END
     END
     OR (NEW.position >= 0 AND EXISTS (SELECT 1 FROM event WHERE position = NEW.position))
 BEGIN
-    SELECT raise(ROLLBACK, 'an event must follow the last one of its work');
+    SELECT raise(ROLLBACK, 'an event must follow the last one of its work item');
 END;
 
 -- Only an erasure edits an event: free text, payload, evidence and salt go, everything else stays.
@@ -276,7 +277,8 @@ WHERE session IS NOT NULL AND {state is held};
 CREATE INDEX status_line ON status (tenant, session, created_at, work)
 WHERE session IS NOT NULL AND {state is pending};
 
--- Exactly the claimable items. A lane is one tenant, kind and source system: a claim reads the lanes of its own tenants only.
+-- Exactly the claimable items. A queue is one tenant, kind and source system: a claim reads the queues of its own tenants
+-- only.
 CREATE TABLE ready (
     tenant TEXT NOT NULL,
     kind TEXT NOT NULL,
@@ -360,7 +362,7 @@ WHEN NEW.seq < OLD.seq
         AND type >= 'command_' AND type < 'command`'
     )
 BEGIN
-    SELECT raise(ROLLBACK, 'what happened, and what never will, stays so')
+    SELECT raise(ROLLBACK, 'a command that succeeded or was cancelled is final')
     WHERE NEW.state <> OLD.state AND ({command OLD.state is succeeded} OR ({command OLD.state is cancelled} AND {command NEW.state is not succeeded}));
     SELECT raise(ROLLBACK, 'a command moves only by events');
 END;

@@ -1,4 +1,4 @@
-//! Opening the file: under which settings a commit is durable, and what to do when it cannot be opened.
+//! Opens the file: the settings that make commits durable, and messages for a file that cannot be opened.
 
 use std::{
     fs::OpenOptions,
@@ -16,26 +16,27 @@ use crate::{Error, diagnosis::Setting};
 /// Earlier versions could corrupt a file when its WAL was reset under load.
 const OLDEST: i32 = 3_051_003;
 
-/// How long a writer waits for another process to let go of the file.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a writer waits for another process to release the file.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between two tries for a lock that SQLite does not wait for itself.
+/// The pause between two attempts for a lock that SQLite does not wait for itself.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// Pages in the WAL at which the writer moves them itself: only if the thread for it falls far behind.
+/// The size of the WAL, in pages, at which the writer makes a checkpoint itself. It is reached only if the checkpoint
+/// thread is far behind.
 const LARGE_WAL: i64 = 8_000;
 
-/// The log keeps so many bytes when it starts anew: while a backup reads one state, it may have grown far larger.
+/// The size to which the WAL is cut when it restarts. During a backup, which reads one state, it can grow far larger.
 const KEPT_WAL: i64 = 64 * 1024 * 1024;
 
-/// The writer's pages, in KiB and negative as SQLite wants it. More are no faster: a commit that has balanced a tree goes
-/// through all of them.
+/// The writer's page cache, in KiB and negative, as SQLite expects it. A larger one is not faster: a commit that
+/// rebalances a tree reads through all of it.
 const CACHE: i64 = -8_192;
 
-/// Statements kept prepared besides those of the hot path.
+/// Prepared statements that are cached in addition to those of the hot path.
 const STATEMENTS: usize = 64;
 
-/// The writer's connection, checked and set up.
+/// Opens the writer's connection, and checks and sets its settings.
 pub(super) fn writer(path: &Path, allow_weak: bool) -> Result<Connection, Error> {
     if rusqlite::version_number() < OLDEST {
         return Err(Error::Unusable(format!(
@@ -53,9 +54,9 @@ pub(super) fn writer(path: &Path, allow_weak: bool) -> Result<Connection, Error>
     if path.is_dir() {
         return Err(Error::Unusable(format!("{place} is a folder. Give the path of a file in it")));
     }
-    // SQLite takes such a name for an address.
+    // SQLite would read such a name as a URI.
     if !path.as_os_str().as_encoded_bytes().starts_with(b"file:") {
-        // What goes wrong here, SQLite tells better when it opens the file.
+        // If this fails, opening the file fails with a better message.
         let _ = private(path);
     }
     let flags =
@@ -64,7 +65,7 @@ pub(super) fn writer(path: &Path, allow_weak: bool) -> Result<Connection, Error>
     if conn.is_readonly(MAIN_DB).map_err(|error| explain(path, &error))? {
         return Err(read_only(path));
     }
-    conn.busy_timeout(PATIENCE).map_err(|error| explain(path, &error))?;
+    conn.busy_timeout(BUSY_TIMEOUT).map_err(|error| explain(path, &error))?;
     recognise(path, &conn)?;
     set(&conn).map_err(|error| explain(path, &error))?;
     let settings = durability(&conn).map_err(|error| explain(path, &error))?;
@@ -83,14 +84,14 @@ pub(super) fn writer(path: &Path, allow_weak: bool) -> Result<Connection, Error>
     Ok(conn)
 }
 
-/// Whether the log stays as it is when the last connection goes. Only a clean close moves it into the file: what is there
-/// after a failed write is left for the next open to recover.
+/// Whether the WAL is kept when the last connection closes. Only a clean close moves it into the file; after a failed
+/// write it stays, and the next open recovers it.
 pub(super) fn keep_log(conn: &Connection, keep: bool) -> rusqlite::Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(drop)
 }
 
-/// Makes a new file that only its owner reads: it will hold payloads and the key of every token. SQLite gives its log and
-/// its index the same mode. A file that is there stays as it is.
+/// Creates a new file that only its owner can read, because it will contain payloads and the key of all tokens. SQLite
+/// gives the WAL and its index the same mode. An existing file stays as it is.
 pub(super) fn private(path: &Path) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)
 }
@@ -128,11 +129,11 @@ pub(super) fn restart_log(conn: &Connection) -> rusqlite::Result<bool> {
         .query_row("PRAGMA wal_checkpoint(RESTART)", [], |row| Ok(row.get::<_, i64>(0)? == 0))
         .and_then(|done| Ok(done && loss::leave_to_others(conn)?));
     conn.pragma_update(None, "journal_size_limit", KEPT_WAL)?;
-    conn.busy_timeout(PATIENCE)?;
+    conn.busy_timeout(BUSY_TIMEOUT)?;
     restarted
 }
 
-/// `busy_timeout` is set before: changing the journal needs the lock.
+/// `busy_timeout` is set first: changing the journal mode needs the lock.
 pub(super) fn set(conn: &Connection) -> rusqlite::Result<()> {
     write_ahead(conn)?;
     conn.pragma_update(None, "synchronous", "FULL")?;
@@ -149,10 +150,10 @@ pub(super) fn set(conn: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Where several processes make the file at once, each has read it already: SQLite then refuses the lock without the
-/// usual patience, lest two wait for each other.
+/// If several processes create the file at once, each has read it already. SQLite then refuses the lock without
+/// waiting, to avoid a deadlock.
 fn write_ahead(conn: &Connection) -> rusqlite::Result<()> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + BUSY_TIMEOUT;
     loop {
         match conn.pragma_update(None, "journal_mode", "WAL") {
             Err(error)
@@ -165,13 +166,13 @@ fn write_ahead(conn: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Plans never depend on the values bound. Otherwise SQLite, to see whether a value fits a partial index,
-/// plans some statements anew each time they run.
+/// Plans never depend on bound values. Otherwise SQLite would plan some statements again on each run, to see whether a
+/// value matches a partial index.
 fn planned_once(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
-/// The settings under which a commit that was answered lasts, read back from the connection.
+/// The settings that make an acknowledged commit durable, read back from the connection.
 pub(super) fn durability(conn: &Connection) -> rusqlite::Result<Vec<Setting>> {
     let journal: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0))?;
@@ -187,12 +188,12 @@ pub(super) fn durability(conn: &Connection) -> rusqlite::Result<Vec<Setting>> {
     ])
 }
 
-/// A connection for checkpoints: they sync the file as the writer's commits sync the WAL.
+/// A connection for checkpoints. It syncs the file as the writer's commits sync the WAL.
 pub(super) fn checkpointer(path: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || {
         let conn = Connection::open_with_flags(path, flags)?;
-        conn.busy_timeout(PATIENCE)?;
+        conn.busy_timeout(BUSY_TIMEOUT)?;
         conn.pragma_update(None, "synchronous", "FULL")?;
         conn.pragma_update(None, "checkpoint_fullfsync", true)?;
         conn.pragma_update(None, "cache_size", -256)?;
@@ -202,12 +203,12 @@ pub(super) fn checkpointer(path: &Path) -> Result<Connection, Error> {
     open().map_err(|error: rusqlite::Error| explain(path, &error))
 }
 
-/// A connection that can only read.
+/// A read-only connection.
 pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || {
         let conn = Connection::open_with_flags(path, flags)?;
-        conn.busy_timeout(PATIENCE)?;
+        conn.busy_timeout(BUSY_TIMEOUT)?;
         conn.pragma_update(None, "query_only", true)?;
         conn.pragma_update(None, "cache_size", -2_048)?;
         planned_once(&conn)?;
@@ -217,7 +218,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
     open().map_err(|error: rusqlite::Error| explain(path, &error))
 }
 
-/// Why the file cannot be opened, and what to do about it.
+/// The reason why the file cannot be opened, and what to do.
 pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> Error {
     let place = path.display();
     match error.sqlite_error_code() {
@@ -234,7 +235,7 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> Error {
         Some(ErrorCode::DatabaseCorrupt) => {
             Error::Unusable(format!("{place} is damaged ({error}). Keep a copy of it, and restore a backup"))
         }
-        // On a full disk it is often the shared memory beside the file that cannot be made.
+        // On a full disk, SQLite often fails to create the shared memory file beside the ledger.
         Some(ErrorCode::SystemIoFailure) if extended(error) == Some(ffi::SQLITE_IOERR_SHMSIZE) => full(path),
         Some(ErrorCode::DiskFull) => full(path),
         Some(ErrorCode::SystemIoFailure) => {
@@ -250,7 +251,7 @@ fn full(path: &Path) -> Error {
     Error::Unavailable(format!("{}: {FULL}", path.display()))
 }
 
-/// Whether the file could not be opened for want of space.
+/// Whether the file could not be opened because the disk is full.
 pub(super) fn is_full(error: &Error) -> bool {
     matches!(error, Error::Unavailable(why) if why.ends_with(FULL))
 }
@@ -289,7 +290,8 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_have_a_wal_is_refused_unless_allowed() {
-        // A shared memory database has no WAL; it stands for network folders, which have none that works.
+        // A shared in-memory database has no WAL. In this test it represents network folders, where a WAL does not
+        // work.
         let path = Path::new("file:weak?mode=memory&cache=shared");
         assert!(matches!(writer(path, false), Err(Error::WeakSettings(_))));
         assert!(writer(path, true).is_ok());

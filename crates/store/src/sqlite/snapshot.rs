@@ -1,4 +1,4 @@
-//! One state of the file, copied while the writer goes on: each page is read once and written once.
+//! Copies one state of the file while the writer goes on. Each page is read once and written once.
 
 use std::{
     fs,
@@ -18,17 +18,17 @@ use rusqlite::{
 use super::{settings::explain, wal};
 use crate::{Error, diagnosis::Copied};
 
-/// Pages between two looks at whether anybody still waits for the copy.
+/// Pages between two checks whether a caller still waits for the copy.
 const PAGES: i32 = 1_000;
 
-/// Between two tries where another connection holds the copy's lock.
+/// The pause between two attempts while another connection has the copy's lock.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// The log cannot start anew while the copied state is open. It may grow by as much as the file has, and by this at
-/// least: beyond that the copy is given up, before the log fills the disk.
+/// The WAL cannot restart while the copied state is in use. It may grow by the size of the file, and at least by this;
+/// beyond that the copy is given up, before the WAL fills the disk.
 const GROWTH: u64 = 1024 * 1024 * 1024;
 
-/// How far a copy is, and whether its caller has left.
+/// The progress of a copy, and whether its caller has left.
 #[derive(Default)]
 pub(super) struct Copying {
     left: AtomicBool,
@@ -36,7 +36,7 @@ pub(super) struct Copying {
     total: AtomicU64,
 }
 
-/// The caller of a copy. When it goes, the copy ends.
+/// The caller of a copy. When it is dropped, the copy ends.
 pub(super) struct Waiting(pub Arc<Copying>);
 
 impl Drop for Waiting {
@@ -45,12 +45,12 @@ impl Drop for Waiting {
     }
 }
 
-/// The copy that is being made, if any.
+/// The running copy, if any.
 #[derive(Default)]
 pub(super) struct Current(Mutex<Weak<Copying>>);
 
 impl Current {
-    /// Begins a copy, unless one is being made.
+    /// Begins a copy, unless one is running.
     pub fn begin(&self) -> Result<Arc<Copying>, Error> {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if current.strong_count() > 0 {
@@ -67,14 +67,14 @@ impl Current {
     }
 }
 
-/// Copies one state of a ledger. The read transaction keeps that state: without it SQLite would start again after each
-/// commit between two steps, and under load never end.
+/// Copies one state of a ledger. A read transaction keeps that state: without it, SQLite would start again after each
+/// commit between two steps, and never finish under load.
 pub(super) fn copy(source: &Connection, target: &mut Connection, copying: &Copying) -> Result<(), Error> {
     let from = Path::new(source.path().unwrap_or_default()).to_owned();
     let failed = |error: rusqlite::Error| explain(&from, &error);
     let state = source.unchecked_transaction().map_err(failed)?;
     let page: i64 = state.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(failed)?;
-    // The transaction has its state from its first read on.
+    // A transaction's state is fixed by its first read.
     state.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(failed)?;
     let log = wal::beside(&from);
     let length = |file: &Path| fs::metadata(file).map_or(0, |file| file.len());

@@ -1,7 +1,7 @@
 //! The columns of SQLite's tables: see [`crate::columns`].
 
-/// A list of columns, with what a record binds to each and with how the record is read back. Those that an update may
-/// change come last.
+/// A list of columns, with the value that a record binds to each and the way in which the record is read back. The
+/// columns that an update may change come last.
 macro_rules! table {
     (
         $(#[$doc:meta])*
@@ -20,7 +20,7 @@ macro_rules! table {
         }
 
         impl $table {
-            /// Those that an update may change.
+            /// The columns that an update may change.
             pub const CHANGING: $crate::columns::Columns =
                 &[$($crate::columns::column!($changing $($new_name)?)),*];
         }
@@ -46,7 +46,7 @@ macro_rules! table {
     };
     (@bind $table:ident $bind:ident $record:ident $type:ty [$(($value:expr))*]) => {
         impl $table {
-            /// Binds the columns from this parameter on, and returns the one after them.
+            /// Binds the columns from this parameter on, and returns the number of the next one.
             #[allow(dead_code, reason = "not every table is updated by itself")]
             pub fn $bind(
                 statement: &mut ::rusqlite::Statement<'_>,

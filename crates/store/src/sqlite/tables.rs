@@ -1,5 +1,4 @@
-//! The writer's hands: its connection, the statements of the hot path prepared once, and what it may
-//! remember between groups.
+//! The writer's connection, its prepared statements for the hot path, and its caches between groups.
 
 use std::sync::Arc;
 
@@ -18,19 +17,19 @@ use crate::{
     token::Key,
 };
 
-/// A work by its id.
+/// A work item by its id.
 pub(super) const WORK: &str =
     statement!("SELECT rowid, last_event, id, " { names(WorkRow::COLUMNS) } " FROM work WHERE id = ?1");
 
-/// Appends one event. Without ROLLBACK, SQLite would journal the statement for its triggers' sake.
+/// Appends one event. Without ROLLBACK, SQLite would keep a statement journal because of the triggers.
 pub const INSERT_EVENT: &str = statement!(
     "INSERT OR ROLLBACK INTO event (" { names(EventRow::COLUMNS) } ", " { names(PREVIOUS) }
     ") VALUES (" { marks(EventRow::COLUMNS, 1) } ", " { marks(PREVIOUS, 1 + EventRow::COLUMNS.len()) } ")"
 );
-/// Where the event before it lies.
+/// The position of the previous event.
 const PREVIOUS: Columns = &[Column { name: "previous", kind: "" }];
 
-/// Saves all that events change of a work. The load has seen its rowid: one search less.
+/// Saves the changes of a work item. Its rowid is known from loading, which saves one search.
 pub const UPDATE_WORK: &str = statement!(
     "UPDATE OR ROLLBACK work SET " { sets(WorkRow::COLUMNS, 2) }
     ", " { sets(WorkKeys::COLUMNS, 2 + WorkRow::COLUMNS.len()) } " WHERE rowid = ?1"
@@ -95,21 +94,21 @@ pub(super) struct Tables<'c> {
     pub key: Key,
     pub hot: Hot<'c>,
     pub specs: Specs,
-    /// Where the works of the group at hand lie.
+    /// The rowids of the current group's work items.
     pub places: ByWork<RowRef>,
-    /// Work items as this process last saved or read them, with the place of each row. Valid while nobody else has written
-    /// since, which every group checks under the lock.
+    /// Work items as this process last saved or read them, with their rowids. Valid while no other process has written,
+    /// which every group checks under the lock.
     pub works: RecentWorks<(RowRef, Remembered)>,
-    /// The file's version at the last look: it moves when another connection has committed.
+    /// The file's version at the last check. It changes when another connection commits.
     pub seen: i64,
-    /// Whether the group at hand has marked the file as in use.
+    /// Whether the current group has marked the file as in use.
     pub marked: bool,
     pub ledger_settings: Arc<LedgerSettings>,
 }
 
 impl<'c> Tables<'c> {
     pub fn new(conn: &'c Connection, key: Key, ledger_settings: Arc<LedgerSettings>) -> Read<Self> {
-        // Kept for good, and so not in the small memory that SQLite has for passing needs.
+        // Kept for the life of the connection, so not in the small memory that SQLite has for short uses.
         let prepare = |sql: &str| conn.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT);
         let hot = Hot {
             begin: prepare("BEGIN IMMEDIATE")?,

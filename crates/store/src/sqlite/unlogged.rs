@@ -1,4 +1,4 @@
-//! The tables of rows that no log tells of, each read whole: by `verify`.
+//! The tables of rows that are not derived from the log, each read whole by `verify`.
 
 use rusqlite::{Connection, Row};
 use tenure_core::WorkId;
@@ -50,7 +50,7 @@ fn link(row: &Row<'_>) -> Read<Box<dyn Unlogged>> {
     Ok(Box::new(Link { position: position(row.get(0)?), hash: row::digest(row, 1)?, work }))
 }
 
-/// A fault a row, at most so many of each table.
+/// One fault for each row, up to a limit for each table.
 pub(super) fn faults(conn: &Connection, key: &Key, most: usize) -> Read<Vec<String>> {
     let mut faults = Vec::new();
     for Table { name, columns, read } in TABLES {
@@ -62,7 +62,7 @@ pub(super) fn faults(conn: &Connection, key: &Key, most: usize) -> Read<Vec<Stri
             match read(row) {
                 Ok(one) => found.extend(key.fault(&*one, row::mac(row, mac)?)),
                 Err(fault) => {
-                    // A row of a newer version can be judged only by that version.
+                    // Only the newer version that wrote a row can check it.
                     if let Error::Corrupt(why) = fault.of_row()? {
                         found.push(format!("a row of `{name}` cannot be read: {why}"));
                     }
@@ -74,7 +74,7 @@ pub(super) fn faults(conn: &Connection, key: &Key, most: usize) -> Read<Vec<Stri
     Ok(faults)
 }
 
-/// The anchor of a new ledger. There is one from the start: deleting it is never a way to start over.
+/// The anchor of a new ledger. Every ledger has one from its creation, so deleting it does not hide anything.
 pub(super) fn first_anchor(conn: &Connection, key: &Key) -> Read<()> {
     let stored = to_json(&key.with_mac(Anchor::default()))?;
     conn.execute("INSERT INTO meta (key, value) VALUES ('anchor', CAST(?1 AS BLOB))", [stored])?;

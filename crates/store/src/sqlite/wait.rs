@@ -84,7 +84,7 @@ impl Conditions {
                 all = all.and(part, value);
             }
         }
-        // In words: a bound value could not use the index of the open ones.
+        // A literal: the partial index of open waits is not used for a bound value.
         all.parts.extend(filter.state.map(|state| format!("state = '{}'", row::name_of(state))));
         all.parts.extend(filter.last_ended.then(|| "ended_at IS NOT NULL".to_owned()));
         all

@@ -1,4 +1,4 @@
-//! The write-ahead log as a file beside the ledger.
+//! The write-ahead log as a file.
 
 use std::{
     ffi::OsString,
@@ -13,15 +13,15 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use super::settings::explain;
 use crate::Error;
 
-/// Bytes that are read and written in one go.
+/// The size of one read or write.
 const PIECE: usize = 1024 * 1024;
 
-/// The log beside a ledger's file.
+/// The path of a ledger's WAL.
 pub(super) fn beside(path: &Path) -> PathBuf {
     ending(path, "-wal")
 }
 
-/// The index of the log.
+/// The path of the WAL's index.
 pub(super) fn index_beside(path: &Path) -> PathBuf {
     ending(path, "-shm")
 }
@@ -32,15 +32,15 @@ fn ending(path: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// Makes all that the log holds durable, by writing every byte of it again and syncing it.
+/// Makes the content of the WAL durable, by writing every byte again and syncing it.
 ///
-/// After a failed sync the kernel calls the pages clean and keeps them in memory: the next process reads commits that no
-/// disk has, and no later sync writes them. A power cut would then take them, and with them every commit behind them,
-/// however well those were synced. And a checkpoint may only begin once the log is durable: a cut in the middle of it
-/// leaves a file that is whole only together with its log.
+/// After a failed sync the kernel marks the pages clean and keeps them in memory: the next process reads commits that
+/// are not on the disk, and no later sync writes them. A power cut would then lose them, together with every later
+/// commit, although those were synced. A checkpoint may start only once the WAL is durable: a power cut during a
+/// checkpoint leaves a file that is complete only together with its WAL.
 pub(super) fn make_durable(conn: &mut Connection) -> Result<(), Error> {
     let Some(path) = conn.path().filter(|path| !path.is_empty()).map(PathBuf::from) else { return Ok(()) };
-    // Under the write lock nobody appends to the log or starts it anew.
+    // Under the write lock no process appends to the WAL or restarts it.
     let lock =
         Transaction::new(conn, TransactionBehavior::Immediate).map_err(|error| explain(&path, &error))?;
     let written = write_again(&beside(&path)).and_then(|()| sync_folder(&path));
@@ -71,7 +71,7 @@ fn write_again(log: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The names of the file and of its log.
+/// Makes the names of the file and of its WAL durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()

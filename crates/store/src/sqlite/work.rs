@@ -16,6 +16,7 @@ use super::{
 use crate::{
     Listed, WorkFilter,
     columns::{names, statement},
+    query::{Condition, Wanted},
     states::sql,
     store::{StoreFuture, WorkStore},
 };
@@ -29,7 +30,7 @@ const DUE: &str = "SELECT due_at, work FROM status INDEXED BY status_due \
      WHERE due_at <= ?1 AND (due_at, work) > (?2, ?3) ORDER BY due_at, work LIMIT ?4";
 const NEXT_DUE: &str = "SELECT due_at FROM status INDEXED BY status_due \
      WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
-/// The same from the table itself: where a page of an index is damaged, it still has every row.
+/// Reads the table itself: if a page of an index is damaged, the table still has every row.
 const DUE_FROM_TABLE: &str = "SELECT due_at, work FROM status INDEXED BY sqlite_autoindex_status_1 \
      WHERE due_at <= ?1 AND (due_at, work) > (?2, ?3) ORDER BY due_at, work LIMIT ?4";
 const NEXT_DUE_FROM_TABLE: &str = "SELECT min(due_at) FROM status INDEXED BY sqlite_autoindex_status_1";
@@ -37,7 +38,7 @@ const LEASED_FROM_TABLE: &str = sql!(
     "SELECT work FROM status INDEXED BY sqlite_autoindex_status_1 \
      WHERE {state is leased} AND work > ?1 ORDER BY work LIMIT ?2"
 );
-/// running and cancel_requested: a lease that nobody found lapsed.
+/// running and cancel_requested: the states with a lease that was not found lapsed.
 const LEASED: &str = sql!(
     "SELECT work FROM (\
      SELECT work FROM status WHERE {state is running} AND work > ?1 UNION ALL \
@@ -97,7 +98,7 @@ impl WorkStore for SqliteStore {
         self.read(move |reader| {
             let before = before.map_or(vec![0xff; 17], |id| id.0.as_bytes().to_vec());
             let conditions = Conditions::of_works(&filter);
-            // Few works share a parent, a correlation or a workflow: then those indexes lead.
+            // Few work items share a parent, a correlation or a workflow, so those indexes are the best.
             let narrow =
                 filter.parent.is_some() || filter.correlation_id.is_some() || filter.workflow.is_some();
             let mut ids: Vec<WorkId> = Vec::new();
@@ -188,8 +189,8 @@ impl WorkStore for SqliteStore {
 }
 
 impl Reader {
-    /// The first of these works: as many as weigh so much together.
-    fn works_up_to(&mut self, ids: &[WorkId], most: usize) -> Read<Listed<Work, WorkId>> {
+    /// The first of these work items, up to a total size.
+    pub(super) fn works_up_to(&mut self, ids: &[WorkId], most: usize) -> Read<Listed<Work, WorkId>> {
         let mut statement = self.conn.prepare_cached(WORK)?;
         let mut created = self.conn.prepare_cached(SPEC)?;
         let (mut works, mut bytes) = (Listed::default(), 0);
@@ -210,14 +211,20 @@ impl Reader {
         Ok(works)
     }
 
-    fn ids(&self, lead: &str, conditions: Conditions, order: &str, limit: usize) -> Read<Vec<WorkId>> {
+    pub(super) fn ids(
+        &self,
+        lead: &str,
+        conditions: Conditions,
+        order: &str,
+        limit: usize,
+    ) -> Read<Vec<WorkId>> {
         let (sql, values) = conditions.select(lead, order, limit);
         self.all(&sql, params_from_iter(values), |row| Ok(WorkId(row::uuid(row, 0)?)))
     }
 }
 
-/// The parts of the narrow table's indexes that lead to what a filter admits: by state, and first by tenant where it names
-/// tenants. None where the ids of all works, or the source, lead there.
+/// The access paths through the narrow table's indexes: by state, and by tenant first if the filter names tenants. None
+/// if the ids of all work items, or the source, are the access path.
 fn ways(filter: &WorkFilter) -> Option<Vec<(State, Option<&String>)>> {
     let tenants: Vec<Option<&String>> = match &filter.tenants {
         Some(Tenants::Only(_)) if filter.source_id.is_some() => return None,
@@ -233,34 +240,18 @@ fn ways(filter: &WorkFilter) -> Option<Vec<(State, Option<&String>)>> {
 }
 
 impl Conditions {
-    /// [`WorkFilter::matches`] in SQL, but for the states.
+    /// [`WorkFilter::matches`] in SQL, without the states.
     fn of_works(filter: &WorkFilter) -> Self {
         let mut all = Self::default()
             .and_names("w.tenant", filter.tenants.as_ref())
             .and_names("w.kind", Some(&filter.kinds));
-        for (part, value) in [
-            ("w.system = ?", &filter.system),
-            ("w.source_id = ?", &filter.source_id),
-            ("w.kind = ?", &filter.kind),
-            ("w.workflow_id = ?", &filter.workflow),
-            ("w.session = ?", &filter.session),
-            ("w.owner = ?", &filter.owner),
-        ] {
-            if let Some(value) = value {
-                all = all.and(part, value.clone());
-            }
-        }
-        if let Some(parent) = filter.parent {
-            all = all.and("w.parent = ?", parent.0.as_bytes().to_vec());
-        }
-        for (part, at) in [
-            ("w.created_at > ?", filter.created_after),
-            ("w.created_at < ?", filter.created_before),
-            ("w.due_at < ?", filter.due_before),
-        ] {
-            if let Some(at) = at {
-                all = all.and(part, at);
-            }
+        for Condition { column, is, wanted } in filter.conditions() {
+            let wanted: Value = match wanted {
+                Wanted::Text(text) => text.to_owned().into(),
+                Wanted::Time(at) => at.into(),
+                Wanted::Work(id) => id.0.as_bytes().to_vec().into(),
+            };
+            all = all.and(&format!("w.{column} {is} ?"), wanted);
         }
         match &filter.correlation_id {
             Some(given) => all.and_correlation(given),
@@ -268,7 +259,7 @@ impl Conditions {
         }
     }
 
-    /// The column is empty where the correlation is the work's own id.
+    /// The column is empty if the correlation id is the work item's own id.
     fn and_correlation(mut self, given: &str) -> Self {
         match given.parse::<WorkId>() {
             Ok(own) => {

@@ -1,5 +1,5 @@
-//! The one writer of this process: takes what is queued, runs it as a group, answers, keeps claims that
-//! wait. Nothing is answered before its commit returned.
+//! The one writer of this process: takes the queued jobs, runs them as a group, replies, and keeps waiting claims. No
+//! reply is sent before its commit has returned.
 
 use std::{
     sync::{
@@ -30,33 +30,33 @@ use crate::{
     job::{Job, Payloads},
     ledger::LedgerReply,
     ledger_settings::LedgerSettings,
-    speed::{AwakeWriter, Responder},
+    speed::{PollingWriter, Responder},
     steady::{Offset, SteadyClock},
     token::Key,
     writing::{Cure, Writing},
 };
 
-/// Submissions in one group at most.
+/// The maximum number of submissions in one group.
 const GROUP: usize = 1_024;
 
-/// How often a parked claim looks for what other processes have queued.
+/// How often a parked claim checks for work items that other processes have queued.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Boxed: a job is large, and is handed on several times.
+/// Boxed, because a job is large and is moved several times.
 type Jobs = Vec<Box<Job>>;
 
-/// A write besides the groups. It answers whoever asked, and says so if the disk failed it.
+/// A write that is not part of a group. It replies to its caller, and reports a failure of the disk.
 pub(super) type Aside = Box<dyn FnOnce(Result<&Connection, Error>) -> Option<(String, Cure)> + Send>;
 
 pub(super) enum Message {
     Job(Box<Job>),
     Aside(Aside),
-    /// The clock jumped: a process that opens the file next must find the new offset.
+    /// The clock jumped: the new offset must be stored for processes that open the file later.
     Jumped,
     Close(oneshot::Sender<()>),
 }
 
-/// What the writer works with besides its tables.
+/// The writer's inbox, clock and shared state, without its tables.
 pub(super) struct Desk {
     pub key: Key,
     pub clock: Arc<SteadyClock>,
@@ -71,7 +71,7 @@ pub(super) struct Desk {
 }
 
 impl Drop for Desk {
-    /// Before the inbox goes: whoever finds it gone must find out why.
+    /// Runs before the inbox is dropped: a caller that finds it closed must find the reason.
     fn drop(&mut self) {
         if thread::panicking() {
             self.writing.stop("the writer panicked; the log says where", Cure::Restart);
@@ -80,19 +80,19 @@ impl Drop for Desk {
 }
 
 impl Desk {
-    /// What callers are told while nothing is written.
+    /// The error for callers while writing has stopped.
     fn refusal(&self) -> Error {
         Error::Stopped(self.writing.stopped().map_or_else(String::new, |stop| stop.why))
     }
 }
 
-/// Tells the caller of `close` that it is done. None: the store was dropped.
+/// Tells the caller of `close` that the writer has ended. None: the store was dropped.
 type Closing = Option<oneshot::Sender<()>>;
 
-/// Why a connection is no longer written to.
+/// Why writing on a connection ended.
 enum End {
     Closing(Closing),
-    /// What was written may not be on the disk.
+    /// The last write may not be on the disk.
     Stopped,
 }
 
@@ -102,14 +102,14 @@ struct Writer<'w> {
     parked: Jobs,
     looked: Instant,
     look: bool,
-    /// The clock's offset as it is stored.
+    /// The stored offset of the clock.
     offset: Offset,
-    awake: AwakeWriter,
-    /// A write failed: nothing more is written on this connection.
+    polling: PollingWriter,
+    /// A write failed: this connection is not written to any more.
     stopped: bool,
 }
 
-/// The writer's thread. It ends when the store closes or is dropped.
+/// The writer's thread. It ends when the store is closed or dropped.
 pub(super) fn run(mut conn: Connection, mut desk: Desk) {
     let closing = loop {
         match write(&conn, &mut desk) {
@@ -127,7 +127,7 @@ pub(super) fn run(mut conn: Connection, mut desk: Desk) {
     }
 }
 
-/// Writes until the store closes, or a write fails.
+/// Writes until the store is closed or a write fails.
 fn write(conn: &Connection, desk: &mut Desk) -> End {
     let tables = match Tables::new(conn, desk.key.clone(), desk.ledger_settings.clone()) {
         Ok(tables) => tables,
@@ -138,21 +138,21 @@ fn write(conn: &Connection, desk: &mut Desk) -> End {
         }
     };
     let (parked, looked) = (Vec::new(), Instant::now());
-    // Where it cannot be read, it is stored anew.
+    // An offset that cannot be read is stored again.
     let offset = time::stored(conn).map_or_else(|_| Offset::default(), |stored| stored.offset);
-    let (look, awake, stopped) = (false, AwakeWriter::default(), false);
-    let mut writer = Writer { tables, desk, parked, looked, look, offset, awake, stopped };
+    let (look, polling, stopped) = (false, PollingWriter::default(), false);
+    let mut writer = Writer { tables, desk, parked, looked, look, offset, polling, stopped };
     let end = writer.serve();
     if matches!(end, End::Stopped) {
         return end;
     }
     writer.finish();
-    // After a failed write the file is left as it is: the next open recovers it.
+    // After a failed write the file stays as it is: the next open recovers it.
     let stopped = writer.stopped;
     if !stopped {
         writer.keep_offset();
     }
-    // Before the answer: the caller may move the file at once.
+    // Before the reply, because the caller may move the file at once.
     writer.desk.checkpoints.stop();
     if !stopped && let Err(error) = close(conn) {
         tracing::warn!(%error, "the last checkpoint failed; the next open repeats it");
@@ -160,7 +160,7 @@ fn write(conn: &Connection, desk: &mut Desk) -> End {
     end
 }
 
-/// A clean close: the file alone is the whole ledger.
+/// A clean close: afterwards the file alone is the whole ledger.
 fn close(conn: &Connection) -> rusqlite::Result<()> {
     loss::unmark(conn)?;
     conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
@@ -170,8 +170,8 @@ fn close(conn: &Connection) -> rusqlite::Result<()> {
     settings::keep_log(conn, false)
 }
 
-/// Opens the file again as soon as that succeeds: only then all that it holds is known to be on the disk. Whoever asks
-/// meanwhile is refused. After a failed write the file is left as it is: this open, or the next, recovers it.
+/// Reopens the file, until that succeeds: only then is everything in it known to be on the disk. Requests are refused
+/// meanwhile. After a failed write the file stays as it is: this open, or the next, recovers it.
 fn reopen(desk: &mut Desk) -> Result<Connection, Closing> {
     loop {
         let again = desk.writing.again();
@@ -237,9 +237,9 @@ impl Writer<'_> {
         End::Stopped
     }
 
-    /// Waits for a message; with parked claims no longer than until one of them must be seen to.
+    /// Waits for a message, but with parked claims only until one of them needs attention.
     fn wait(&mut self, busy: bool) -> Result<Option<Message>, RecvTimeoutError> {
-        if busy && let Some(message) = self.awake.receive(&self.desk.inbox) {
+        if busy && let Some(message) = self.polling.receive(&self.desk.inbox) {
             return Ok(Some(message));
         }
         if self.parked.is_empty() {
@@ -263,7 +263,7 @@ impl Writer<'_> {
         self.group(submits, claims);
     }
 
-    /// Drops parked claims that nobody waits for, and answers those that have waited long enough.
+    /// Drops parked claims whose callers have left, and replies to those whose time is over.
     fn expire(&mut self) {
         if self.parked.is_empty() {
             return;
@@ -282,7 +282,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Sees whether another process has committed since the last look.
+    /// Checks whether another process has committed since the last check.
     fn look_around(&mut self) {
         if self.parked.is_empty() {
             return;
@@ -345,8 +345,8 @@ impl Writer<'_> {
         }
     }
 
-    /// One of them cannot be stored: each is tried alone, so that it fails alone. Parked claims are not
-    /// offered anything meanwhile; afterwards they are jobs like the others.
+    /// One job of the group cannot be stored: each is tried alone, so that only that one fails. Parked claims are not
+    /// served meanwhile; afterwards they are treated as jobs.
     fn one_by_one(&mut self, jobs: impl Iterator<Item = Box<Job>>) {
         let parked = std::mem::take(&mut self.parked);
         let mut still = Vec::new();
@@ -384,7 +384,7 @@ impl Writer<'_> {
         self.desk.responder.reply(told, answers.spent);
     }
 
-    /// Nothing more is written until the file was opened again.
+    /// Stops writing until the file has been reopened.
     fn stop(&mut self, why: String, cure: Cure) {
         self.stopped = true;
         refuse(self.parked.drain(..), &Error::Stopped(why.clone()));
@@ -398,7 +398,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Stores the clock's offset where it changed.
+    /// Stores the clock's offset if it has changed.
     fn keep_offset(&mut self) {
         match time::keep(self.tables.conn, &self.desk.clock, self.offset).map_err(Fault::from) {
             Ok(offset) => self.offset = offset,
@@ -411,7 +411,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The store is closing: what came after is refused, what waits gets nothing.
+    /// The store is closing: later jobs are refused, and waiting claims get nothing.
     fn finish(&mut self) {
         for job in self.parked.drain(..) {
             let reply = Reply::Claimed(Vec::new());
@@ -460,7 +460,7 @@ mod tests {
         conn
     }
 
-    /// A desk with these messages, and nothing after them.
+    /// A writer's state with these messages, and no later ones.
     fn desk(path: &Path, messages: Vec<Message>) -> Desk {
         let (inbox, received) = channel();
         let queued = Arc::new(AtomicUsize::new(messages.len()));
@@ -522,7 +522,7 @@ mod tests {
         }
     }
 
-    /// Another file in its place, or another log: what was answered is not in it.
+    /// A different file or WAL in its place does not contain the acknowledged commits.
     #[test]
     fn a_file_that_was_replaced_is_not_opened_again() {
         let folder = tempfile::tempdir().unwrap();

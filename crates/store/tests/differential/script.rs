@@ -14,7 +14,7 @@ use tenure_core::{
     model::{
         AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, Source, WaitKind, Worker, Workflow,
     },
-    policy::{Jitter, LeaseTimings, OnExpiry, RetryPolicy, Timeouts, WorkPolicy},
+    policy::{Jitter, LeaseTimings, OnExpiry, OnSpinning, RetryPolicy, Spinning, Timeouts, WorkPolicy},
     state::State,
 };
 use uuid::Uuid;
@@ -49,8 +49,6 @@ const CLASSES: [ErrorClass; 6] = [
     ErrorClass::Auth,
     ErrorClass::Validation,
 ];
-const KINDS: [WaitKind; 5] =
-    [WaitKind::Approval, WaitKind::Auth, WaitKind::User, WaitKind::Tool, WaitKind::External];
 const ON_TIMEOUT: [OnTimeout; 6] = [
     OnTimeout::TimeOut,
     OnTimeout::Fail,
@@ -280,6 +278,11 @@ impl Script {
                 execution_ms: some(&mut self.dice, 120_000),
                 overall_ms: some(&mut self.dice, 4 * 3_600_000),
             },
+            spinning: some(&mut self.dice, 60_000).map(|after_ms| Spinning {
+                after_ms,
+                then: if self.mostly() { OnSpinning::StopRenewing } else { OnSpinning::Mark },
+            }),
+            ..WorkPolicy::default()
         }
     }
 
@@ -393,7 +396,7 @@ impl Script {
         let on_timeout = *ON_TIMEOUT.choose(&mut self.dice).unwrap();
         WaitSpec {
             id: WaitId(self.uuid()),
-            kind: *KINDS.choose(&mut self.dice).unwrap(),
+            kind: *WaitKind::ALL.choose(&mut self.dice).unwrap(),
             reference: self.reference(),
             prompt: Some("may I?".to_owned()),
             assignee: self.dice.random_bool(0.5).then(|| "ana".to_owned()),

@@ -191,13 +191,9 @@ pub fn records() -> Vec<Edit> {
             &["differs from its log"],
         ),
         both("DELETE FROM event WHERE seq = (SELECT max(seq) FROM event)", &["does not match the anchor"]),
-        each("DELETE FROM event WHERE seq = 2", "", &["has an event that follows none of its own"]),
+        each("DELETE FROM event WHERE seq = 2", "", &["has an event without a predecessor"]),
         each("", "DELETE FROM event WHERE seq = 2", &["event 2 is missing"]),
-        each(
-            "UPDATE work SET last_event = last_event - 1",
-            "",
-            &["does not stand where its last event left it"],
-        ),
+        each("UPDATE work SET last_event = last_event - 1", "", &["does not match its last event"]),
     ]
 }
 

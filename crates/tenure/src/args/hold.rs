@@ -2,14 +2,39 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use tenure_api::wire::{ErrorClass, OnTimeout, State, Usage, WaitKind};
 
-use super::{json, period};
+use super::{json, one_of, period};
 
 fn usage(text: &str) -> Result<Usage, String> {
     serde_json::from_value(json(text)?).map_err(|error| error.to_string())
+}
+
+// The verbs of a holder that need no more than its lease. (A doc comment would become that of `tenure`.)
+#[derive(Subcommand)]
+pub enum HoldVerb {
+    /// Declare how a work item that you hold ended
+    CloseOut(CloseOut),
+    /// Report a failure of a work item that you hold; its retry policy decides what follows
+    Fail(Fail),
+    /// Release a work item that you hold
+    Release(Release),
+    /// Begin or complete a step of a work item that you hold
+    Step(Step),
+}
+
+impl HoldVerb {
+    /// Whether this is a dry run.
+    pub fn dry_run(&self) -> bool {
+        match self {
+            HoldVerb::CloseOut(args) => args.dry_run,
+            HoldVerb::Fail(args) => args.dry_run,
+            HoldVerb::Release(args) => args.dry_run,
+            HoldVerb::Step(args) => args.dry_run,
+        }
+    }
 }
 
 /// The lease that `claim` printed.
@@ -99,8 +124,11 @@ pub struct Wait {
     /// The lease token
     #[arg(long, env = "TENURE_LEASE", hide_env_values = true, value_name = "TOKEN")]
     pub lease: Option<String>,
-    /// The kind of wait: approval, auth, user, tool or external
-    #[arg(long, requires_all = ["reference", "fence", "lease"])]
+    #[arg(
+        long,
+        help = format!("The kind of wait: {}", one_of(WaitKind::ALL)),
+        requires_all = ["reference", "fence", "lease"]
+    )]
     pub kind: Option<WaitKind>,
     /// The reference under which the wait is answered
     #[arg(long = "ref", value_name = "REF", requires = "kind")]
@@ -114,8 +142,7 @@ pub struct Wait {
     /// No deadline
     #[arg(long, conflicts_with = "timeout")]
     pub endless: bool,
-    /// The action at the deadline: time_out, fail, warn, cancel, escalate or default
-    #[arg(long)]
+    #[arg(long, help = format!("The action at the deadline: {}", one_of(OnTimeout::ALL)))]
     pub on_timeout: Option<OnTimeout>,
     /// The answer to use at the deadline, with default: JSON
     #[arg(long, value_parser = json)]

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Subcommand};
 use tenure_api::wire::{Scope, TokenKind};
 
-use super::{Act, period};
+use super::{Act, one_of, period};
 
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure prune --older-than 90d --reason 'kept for a quarter' --yes\n\n\
@@ -112,8 +112,7 @@ It can have at most the rights of your own access token: its scopes, tenants, ki
 pub struct TokenCreate {
     /// The name of the access token, and of its new principal
     pub name: String,
-    /// view, payload, submit, work, resolve, approve, replay, operate or admin
-    #[arg(long = "scope", value_delimiter = ',', required = true)]
+    #[arg(long = "scope", help = one_of(Scope::ALL), value_delimiter = ',', required = true)]
     pub scopes: Vec<Scope>,
     /// Only these tenants; by default, all
     #[arg(long = "tenant", value_delimiter = ',')]

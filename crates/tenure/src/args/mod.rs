@@ -19,6 +19,7 @@ use clap::{
     Args, Parser, Subcommand, ValueEnum,
     error::{ContextKind, ContextValue},
 };
+use tenure_api::wire::Words;
 pub use tenure_server::config::period;
 
 pub use answer::{Approve, Decision as Answered, Reject, Resolve};
@@ -26,14 +27,14 @@ pub use command::{
     CommandCancel, CommandsList, CommandsPlan, CommandsVerb, Needs, Reconcile, Record, Replay,
 };
 pub use demo::Demo;
-pub use hold::{Claim, CloseOut, Fail, Release, Renew, Step, Wait};
+pub use hold::*;
 pub use intake::{IntakeAct, IntakeVerb, WaitsRevoke, WaitsVerb};
 pub use keep::{
     Anchor, Backup, ConfigVerb, Erase, Prune, Restore, TokenCreate, TokenRevoke, TokenVerb, Verify,
 };
 pub use operate::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry};
-pub use read::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers};
-pub use recovery::Victims;
+pub use read::{Events, Explain, Ingest, List, Ps, Show, Watch, Workers};
+pub use recovery::{RecoverApply, RecoverFilter, RecoverPlan, RecoverVerb, Stuck, Victims};
 pub use schedule::{Schedule, ScheduleAct, ScheduleRun, ScheduleSet, ScheduleVerb};
 pub use serve::Serve;
 pub use tools::{ToolsCheck, ToolsVerb};
@@ -136,14 +137,8 @@ pub enum Verb {
     Approve(Approve),
     /// Reject a command, or the question of a work item in waiting_approval
     Reject(Reject),
-    /// Declare how a work item that you hold ended
-    CloseOut(CloseOut),
-    /// Report a failure of a work item that you hold; its retry policy decides what follows
-    Fail(Fail),
-    /// Release a work item that you hold
-    Release(Release),
-    /// Begin or complete a step of a work item that you hold
-    Step(Step),
+    #[command(flatten)]
+    Hold(HoldVerb),
 
     /// End a retry's backoff now
     Retry(Retry),
@@ -161,10 +156,16 @@ pub enum Verb {
     Abandon(Abandon),
     /// Ask a worker to stop everything that it holds
     Drain(Drain),
-    /// List the workers with leases, and whether they are alive
+    /// List the workers that hold leases or wait for work, and whether they are alive
     Workers(Workers),
-    /// List work items that lost or may lose their holder, and what recovery will decide
+    /// Recovery of work items that lost their holder: what is at risk, what would be done, and doing it
+    #[command(subcommand)]
+    Recover(RecoverVerb),
+    /// The same as `tenure recover victims`
+    #[command(hide = true)]
     Victims(Victims),
+    /// List open work items that do not progress, by cause, with evidence and the next step
+    Stuck(Stuck),
     /// Commands: recorded side effects
     #[command(subcommand)]
     Commands(CommandsVerb),
@@ -221,10 +222,7 @@ impl Verb {
             Verb::Ingest(args) => args.dry_run,
             Verb::Renew(args) => args.dry_run,
             Verb::Wait(args) => args.dry_run,
-            Verb::CloseOut(args) => args.dry_run,
-            Verb::Fail(args) => args.dry_run,
-            Verb::Release(args) => args.dry_run,
-            Verb::Step(args) => args.dry_run,
+            Verb::Hold(verb) => verb.dry_run(),
             Verb::Resolve(args) => args.dry_run,
             Verb::Approve(args) => args.decision.dry_run,
             Verb::Reject(args) => args.decision.dry_run,
@@ -236,6 +234,7 @@ impl Verb {
             Verb::Quarantine(args) => args.act.dry_run,
             Verb::Abandon(args) => args.act.dry_run,
             Verb::Drain(args) => args.act.dry_run,
+            Verb::Recover(verb) => verb.dry_run(),
             Verb::Schedule(verb) => verb.dry_run(),
             Verb::Intake(verb) => verb.dry_run(),
             Verb::Waits(WaitsVerb::Revoke(args)) => args.act.dry_run,
@@ -256,6 +255,7 @@ impl Verb {
             | Verb::Claim(_)
             | Verb::Workers(_)
             | Verb::Victims(_)
+            | Verb::Stuck(_)
             | Verb::Alerts
             | Verb::Needs(_)
             | Verb::Verify(_)
@@ -287,6 +287,15 @@ pub fn count(text: &str) -> Result<usize, String> {
         Ok(0) => Err("give at least 1".to_owned()),
         Ok(count) => Ok(count),
         Err(_) => Err("write a whole number, like 200".to_owned()),
+    }
+}
+
+/// The words of an enumeration for the help of an option, as in `a, b or c`.
+fn one_of<T: Words>(words: &[T]) -> String {
+    let words: Vec<&str> = words.iter().map(|word| word.as_str()).collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        Some(_) | None => words.concat(),
     }
 }
 

@@ -121,7 +121,8 @@ pub struct Abandon {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure drain worker-3 --reason 'the host is replaced' --yes\n\n\
 The worker is asked to stop everything that it holds. Rerunnable work goes back to the queue; started owner-bound work is cancelled. \
-To let the worker finish its work first, send it SIGTERM instead.")]
+The report lists what is confirmed, and what is deferred and why. Only the worker itself can stop its claims: send it SIGTERM too, \
+or SIGTERM instead, to let it finish its work first.")]
 pub struct Drain {
     /// A worker's id, as `tenure workers` shows it
     pub worker: String,
@@ -131,6 +132,9 @@ pub struct Drain {
     /// Also abandon started owner-bound work once its lease has lapsed
     #[arg(long)]
     pub abandon: bool,
+    /// Also end the waits of started owner-bound work, which only this worker may continue
+    #[arg(long)]
+    pub revoke_waits: bool,
     #[command(flatten)]
     pub act: Act,
 }

@@ -3,9 +3,9 @@
 use clap::Args;
 use serde_json::Value;
 use std::time::Duration;
-use tenure_api::wire::{Disposition, Phase, State, Timestamp};
+use tenure_api::wire::{Disposition, Phase, State, Timestamp, WorkId, WorkQuery};
 
-use super::{count, json, period};
+use super::{count, json, one_of, period};
 
 #[derive(Args)]
 #[command(
@@ -107,8 +107,7 @@ pub struct Filter {
     /// Several states are separated by commas
     #[arg(long, value_delimiter = ',')]
     pub state: Vec<State>,
-    /// pending, active, waiting, held or terminal
-    #[arg(long)]
+    #[arg(long, help = one_of(Phase::ALL))]
     pub phase: Option<Phase>,
     /// Only this tenant
     #[arg(long)]
@@ -137,7 +136,7 @@ pub struct Filter {
     /// Only this correlation id
     #[arg(long)]
     pub correlation_id: Option<String>,
-    /// Created at or after, as 2026-01-31T08:15:00Z
+    /// Created after, as 2026-01-31T08:15:00Z
     #[arg(long, value_name = "TIME")]
     pub created_after: Option<Timestamp>,
     /// Created before, as 2026-01-31T08:15:00Z
@@ -149,6 +148,31 @@ pub struct Filter {
     /// The maximum number
     #[arg(long, value_parser = count, default_value = "50", value_name = "COUNT")]
     pub limit: usize,
+}
+
+impl Filter {
+    /// The query of the API, without its pages.
+    pub fn query(&self) -> WorkQuery {
+        WorkQuery {
+            state: self.state.clone(),
+            phase: self.phase,
+            tenant: self.tenant.clone(),
+            system: self.system.clone(),
+            source_id: self.source_id.clone(),
+            kind: self.kind.clone(),
+            workflow: self.workflow.clone(),
+            session: self.session.clone(),
+            owner: self.owner.clone(),
+            parent: self.parent.as_deref().map(WorkId::from),
+            correlation_id: self.correlation_id.clone(),
+            created_after: self.created_after,
+            created_before: self.created_before,
+            due_before: self.due_before,
+            at: None,
+            cursor: None,
+            limit: None,
+        }
+    }
 }
 
 #[derive(Args)]

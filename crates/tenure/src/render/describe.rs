@@ -177,6 +177,11 @@ impl Page {
                 ),
             );
         }
+        let active = work.last_activity_at.map(|at| match work.spinning_since {
+            Some(_) => format!("{}: spinning", self.at(at)),
+            None => self.at(at),
+        });
+        self.option("Activity", active.as_deref());
         if let Some(cancel) = &work.cancel {
             let why = cancel.reason.as_deref().unwrap_or("no reason recorded");
             self.line(

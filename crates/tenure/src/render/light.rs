@@ -1,6 +1,6 @@
 //! The seven lights: each has a glyph, a word and a colour, so that none of them is needed alone.
 
-use tenure_api::wire::{Lease, LeaseLiveness, State, Word, Work};
+use tenure_api::wire::{Lease, LeaseLiveness, State, WaitKind, Word, Work};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Light {
@@ -17,7 +17,10 @@ pub enum Light {
 
 impl Light {
     pub fn of(work: &Work) -> Self {
-        Self::of_held(&work.state, work.lease.as_ref())
+        match Self::of_held(&work.state, work.lease.as_ref()) {
+            Light::Alive if work.spinning_since.is_some() => Light::Risk,
+            light => light,
+        }
     }
 
     /// A running work item whose holder is late is at risk.
@@ -42,6 +45,14 @@ impl Light {
             State::Stalled => Light::Risk,
             State::Failed | State::TimedOut | State::Quarantined => Light::Fail,
             State::Succeeded | State::CompletedWithWarnings => Light::Done,
+        }
+    }
+
+    /// The light of an open wait, and of a work item that waits for it: [`Light::You`] if a person must answer.
+    pub fn of_wait(kind: WaitKind) -> Self {
+        match kind {
+            WaitKind::Approval | WaitKind::User | WaitKind::Auth => Light::You,
+            WaitKind::Tool | WaitKind::External => Light::Wait,
         }
     }
 

@@ -8,6 +8,7 @@ mod needs;
 mod recovery;
 mod rows;
 mod schedule;
+mod stuck;
 mod table;
 mod text;
 
@@ -24,11 +25,12 @@ pub use describe::{describe, describe_past, question};
 pub use intake::{intake, resume, whose};
 pub use light::Light;
 pub use needs::{Asked, Need, needs};
-pub use recovery::victims;
+pub use recovery::{recovery_plan, recovery_report, victims};
 pub use rows::{
     alerts, command_of, event, events, feed, in_state, leases, past, reason, running, tokens, workers, works,
 };
 pub use schedule::{describe_schedule, schedules};
+pub use stuck::{nothing_stuck, stuck};
 pub use table::{Cell, Table};
 pub use text::{age, safe, span};
 

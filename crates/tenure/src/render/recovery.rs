@@ -1,10 +1,11 @@
-//! Work items at risk.
+//! Work items at risk, and recovery plans.
 
-use tenure_api::wire::Victim;
+use tenure_api::wire::{LastReceipt, PossibleEffect, RecoveryPlan, RecoveryRow, Victim};
 
 use super::{
     Style, Table,
     light::Light,
+    safe,
     table::Cell,
     text::{age, span},
 };
@@ -13,7 +14,7 @@ use super::{
 pub fn victims(victims: &[Victim], style: &Style) -> Table {
     let mut table = Table::new(
         &["STATE", "WORK", "TITLE", "OWNER", "MISSED", "DECIDED", "LAST RECEIPT"],
-        "Nothing is at risk: every lease is renewed in time. `tenure victims --all` shows what each holder's loss would do.",
+        "Nothing is at risk: every lease is renewed in time. `tenure recover victims --all` shows what each holder's loss would do.",
     );
     for victim in victims {
         let lease = victim.lease.as_ref();
@@ -22,7 +23,6 @@ pub fn victims(victims: &[Victim], style: &Style) -> Table {
             Some(at) => format!("in {}", span(at.0 - style.now.0)),
             None => "by news only".to_owned(),
         };
-        let receipt = victim.last_receipt.as_ref();
         table.row(vec![
             Cell::lit(Light::of_held(&victim.state, lease), victim.state.as_str()),
             victim.work.as_str().into(),
@@ -30,20 +30,107 @@ pub fn victims(victims: &[Victim], style: &Style) -> Table {
             lease.map_or("-", |lease| &lease.worker).into(),
             lease.map_or("-".to_owned(), |lease| lease.missed.to_string()).into(),
             decided.into(),
-            receipt
-                .map_or("-".to_owned(), |done| format!("{} {} ago", done.tool, age(done.at, style.now)))
-                .into(),
+            last_receipt(victim.last_receipt.as_ref(), style).into(),
         ]);
         table.under(&victim.if_silent.sentence);
-        for effect in &victim.possibly_done {
-            table.under(&format!(
-                "May have happened: {} to {} ({}, {})",
-                effect.tool,
-                effect.target,
-                effect.state.as_str(),
-                effect.command.as_str()
-            ));
-        }
+        victim.possibly_done.iter().for_each(|effect| table.under(&may_have_happened(effect)));
     }
     table
+}
+
+fn last_receipt(receipt: Option<&LastReceipt>, style: &Style) -> String {
+    receipt.map_or("-".to_owned(), |done| format!("{} {} ago", done.tool, age(done.at, style.now)))
+}
+
+fn may_have_happened(effect: &PossibleEffect) -> String {
+    let PossibleEffect { tool, target, state, command, .. } = effect;
+    format!("May have happened: {tool} to {target} ({}, {})", state.as_str(), command.as_str())
+}
+
+/// The verdict, or the state that a request to cancel leads to.
+fn verdict(row: &RecoveryRow) -> &str {
+    row.verdict.as_ref().map_or(row.to.as_str(), |verdict| verdict.as_str())
+}
+
+fn proof(row: &RecoveryRow) -> String {
+    match (&row.proof_of_death, &row.liveness) {
+        (Some(proof), _) => proof.clone(),
+        (None, Some(liveness)) => format!("none: {}", liveness.as_str()),
+        (None, None) => "-".to_owned(),
+    }
+}
+
+/// Below each row, its rule, why it is not done now, and the effects that may have happened.
+pub fn recovery_plan(plan: &RecoveryPlan, apply: &str, style: &Style) -> String {
+    let mut table = Table::new(
+        &["VERDICT", "WORK", "TITLE", "STEP", "LAST RECEIPT", "SAFE", "PROOF OF DEATH"],
+        "Recovery would do nothing: no work item lost its holder, and none is set aside because of that.",
+    );
+    for row in &plan.rows {
+        let light = if row.safe { Light::of_held(&row.to, None) } else { Light::of_held(&row.state, None) };
+        table.row(vec![
+            Cell::lit(light, verdict(row)),
+            row.work.as_str().into(),
+            (&row.title).into(),
+            row.step.as_deref().unwrap_or("-").into(),
+            last_receipt(row.last_receipt.as_ref(), style).into(),
+            if row.safe { "yes" } else { "no" }.into(),
+            proof(row).into(),
+        ]);
+        table.under(&format!("{} -> {}. {}", row.state.as_str(), row.to.as_str(), row.rule));
+        row.waits_for.iter().for_each(|why| table.under(why));
+        row.possibly_done.iter().for_each(|effect| table.under(&may_have_happened(effect)));
+    }
+    let safe_rows = plan.rows.iter().filter(|row| row.safe).count();
+    let mut text = table.draw(style);
+    if !plan.rows.is_empty() {
+        text.push_str(&format!("\nPlan {}: {} rows, {safe_rows} of them safe.\n", plan.id, plan.rows.len()));
+    }
+    if !plan.complete {
+        text.push_str("There are more: narrow the plan with --tenant, --kind or --worker.\n");
+    }
+    if safe_rows > 0 {
+        text.push_str(&format!("To carry it out, with a reason: {apply}\n"));
+    }
+    text
+}
+
+/// The plan as Markdown, for people who were not there.
+pub fn recovery_report(plan: &RecoveryPlan, apply: &str) -> String {
+    let safe_rows = plan.rows.iter().filter(|row| row.safe).count();
+    let mut text = format!(
+        "# Recovery plan {}\n\nComputed at {}. {} work items, of which {safe_rows} can be recovered safely now.\n",
+        plan.id,
+        plan.at,
+        plan.rows.len()
+    );
+    for row in &plan.rows {
+        text.push_str(&format!("\n## {}: {}\n\n", safe(verdict(row)), safe(&row.title)));
+        let mut line = |name: &str, value: &str| text.push_str(&format!("- {name}: {}\n", safe(value)));
+        line("Work item", &format!("{} (kind {}, tenant {})", row.work.as_str(), row.kind, row.tenant));
+        line("State", &format!("{}, then {}", row.state.as_str(), row.to.as_str()));
+        line("Rule", &row.rule);
+        line("Safe to carry out now", if row.safe { "yes" } else { "no" });
+        row.waits_for.iter().for_each(|why| line("Waits for", why));
+        row.report.iter().for_each(|report| line("Report", report));
+        if let Some(lease) = &row.lease {
+            line("Holder", &format!("{} (incarnation {})", lease.worker, lease.incarnation));
+        }
+        line("Proof of death", &proof(row));
+        row.step.iter().for_each(|step| line("Step", step));
+        row.from_step.iter().for_each(|step| line("Goes on after step", step));
+        let receipt = match &row.last_receipt {
+            Some(done) => {
+                let id = done.external_id.as_deref().unwrap_or("without an external id");
+                format!("{} to {} ({id}) at {}", done.tool, done.target, done.at)
+            }
+            None => "none".to_owned(),
+        };
+        line("Last receipt", &receipt);
+        row.possibly_done.iter().for_each(|effect| line("Effect", &may_have_happened(effect)));
+    }
+    if safe_rows > 0 {
+        text.push_str(&format!("\nTo carry out the safe rows, with a reason: `{apply}`\n"));
+    }
+    text
 }

@@ -1,6 +1,8 @@
 //! One row for each item: light, state, reason, freshness, next step.
 
-use tenure_api::wire::{Alert, Event, Grant, LeaseLiveness, State, Timestamp, Token, Work, WorkerView};
+use tenure_api::wire::{
+    Alert, Event, Grant, IdleClaim, LeaseLiveness, State, Timestamp, Token, Work, WorkerView,
+};
 
 use super::{
     Style, Table,
@@ -60,8 +62,12 @@ pub fn running(works: &[Work], style: &Style) -> Table {
     );
     for work in works {
         let lease = work.lease.as_ref();
+        let state = match work.spinning_since {
+            Some(since) => format!("{}, spinning {}", work.state, age(since, style.now)),
+            None => work.state.to_string(),
+        };
         table.row(vec![
-            Cell::lit(Light::of(work), work.state.as_str()),
+            Cell::lit(Light::of(work), &state),
             work.id.as_str().into(),
             (&work.kind).into(),
             work.step.as_deref().unwrap_or("-").into(),
@@ -130,7 +136,7 @@ fn next(work: &Work) -> String {
                 None => format!("tenure approve {id}"),
             }
         }
-        Some(State::WaitingUser | State::WaitingAuth) => match work.waits.first() {
+        Some(state) if Light::of_state(state) == Light::You => match work.waits.first() {
             Some(wait) => format!("tenure resolve {} --payload …", wait.reference),
             None => format!("tenure explain {id}"),
         },
@@ -227,28 +233,50 @@ pub fn leases(grants: &[Grant], style: &Style) -> Table {
 
 pub fn workers(workers: &[WorkerView], style: &Style) -> Table {
     let mut table = Table::new(
-        &["LIVENESS", "WORKER", "INCARNATION", "LEASES", "BEAT", "NEXT EXPIRY", "PROOF"],
-        "No worker holds a lease.",
+        &["LIVENESS", "WORKER", "INCARNATION", "LEASES", "BEAT", "NEXT EXPIRY", "WAITS FOR", "PROOF"],
+        "No worker holds a lease, and none waits for work at this daemon.",
     );
     for worker in workers {
         let light = match worker.liveness.known() {
+            Some(LeaseLiveness::Alive) if worker.leases == 0 => Light::Idle,
             Some(LeaseLiveness::Alive) if worker.missed == 0 => Light::Alive,
             Some(LeaseLiveness::Dead) => Light::Fail,
             Some(LeaseLiveness::Alive | LeaseLiveness::Suspended | LeaseLiveness::Silent) | None => {
                 Light::Risk
             }
         };
+        let word = if light == Light::Idle { "idle" } else { worker.liveness.as_str() };
         table.row(vec![
-            Cell::lit(light, worker.liveness.as_str()),
+            Cell::lit(light, word),
             (&worker.id).into(),
             (&worker.incarnation).into(),
             worker.leases.to_string().into(),
             worker.oldest_renewal_at.map_or("-".to_owned(), |at| beat(at, worker.missed, style)).into(),
             worker.next_expiry_at.map_or("-".to_owned(), |at| left(at, style)).into(),
+            waits_for(worker, style).into(),
             worker.proof.as_deref().unwrap_or("-").into(),
         ]);
     }
     table
+}
+
+/// The kinds that its open claims ask for, and since when the first of them has waited: `reply from manual (4 m)`.
+fn waits_for(worker: &WorkerView, style: &Style) -> String {
+    let Some(first) = worker.idle.iter().map(|claim| claim.since).min() else { return "-".to_owned() };
+    let mut asked: Vec<String> = worker.idle.iter().map(asked).collect();
+    asked.sort();
+    asked.dedup();
+    format!("{} ({})", asked.join("; "), age(first, style.now))
+}
+
+fn asked(claim: &IdleClaim) -> String {
+    let kinds = if claim.kinds.is_empty() { "any kind".to_owned() } else { claim.kinds.join(", ") };
+    let from = if claim.sources.is_empty() { "" } else { " from " };
+    let tenants = match &claim.tenants {
+        Some(tenants) => format!(" for {}", tenants.join(", ")),
+        None => String::new(),
+    };
+    format!("{kinds}{from}{}{tenants}", claim.sources.join(", "))
 }
 
 pub fn alerts(alerts: &[Alert], style: &Style) -> Table {

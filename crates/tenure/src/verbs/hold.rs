@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{Context, find, read::end as end_of};
 use crate::{
-    args::{Claim, CloseOut, Fail, Release, Renew, Step, Wait},
+    args::{Claim, CloseOut, Fail, HoldVerb, Release, Renew, Step, Wait},
     exit::{Exit, Failure},
     render::{self, say},
 };
@@ -25,6 +25,15 @@ fn new_id() -> String {
 
 fn ms(period: Duration) -> u64 {
     u64::try_from(period.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub async fn hold(cx: &Context, verb: HoldVerb) -> Result<Exit, Failure> {
+    match verb {
+        HoldVerb::CloseOut(args) => close_out(cx, args).await,
+        HoldVerb::Fail(args) => fail(cx, args).await,
+        HoldVerb::Release(args) => release(cx, args).await,
+        HoldVerb::Step(args) => step(cx, args).await,
+    }
 }
 
 pub async fn claim(cx: &Context, args: Claim) -> Result<Exit, Failure> {
@@ -130,7 +139,7 @@ async fn until_ended(cx: &Context, args: &Wait) -> Result<Exit, Failure> {
     }
 }
 
-pub async fn close_out(cx: &Context, args: CloseOut) -> Result<Exit, Failure> {
+async fn close_out(cx: &Context, args: CloseOut) -> Result<Exit, Failure> {
     let id = find(cx, &args.id).await?.id;
     let end = End {
         result: args.result,
@@ -147,7 +156,7 @@ pub async fn close_out(cx: &Context, args: CloseOut) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-pub async fn fail(cx: &Context, args: Fail) -> Result<Exit, Failure> {
+async fn fail(cx: &Context, args: Fail) -> Result<Exit, Failure> {
     let id = find(cx, &args.id).await?.id;
     let error = WorkFailure {
         retry_after_ms: args.retry_after.map(ms),
@@ -161,7 +170,7 @@ pub async fn fail(cx: &Context, args: Fail) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-pub async fn release(cx: &Context, args: Release) -> Result<Exit, Failure> {
+async fn release(cx: &Context, args: Release) -> Result<Exit, Failure> {
     let id = find(cx, &args.id).await?.id;
     let (fence, token) = (args.lease.fence, args.lease.lease);
     let release = ReleaseRequest { fence, token, message: args.message, usage: args.usage };
@@ -170,7 +179,7 @@ pub async fn release(cx: &Context, args: Release) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-pub async fn step(cx: &Context, args: Step) -> Result<Exit, Failure> {
+async fn step(cx: &Context, args: Step) -> Result<Exit, Failure> {
     let id = find(cx, &args.id).await?.id;
     let put = PutStep {
         fence: args.lease.fence,

@@ -2,19 +2,19 @@
 //! ledger's own explanations.
 
 use tenure_api::wire::{
-    BATCH_MAX, Batch, BatchItem, BatchMethod, Command, CommandQuery, State, Timestamp, Wait, WaitKind,
-    WaitQuery, WaitState, Work, WorkQuery,
+    BATCH_MAX, Batch, BatchItem, BatchMethod, Command, CommandQuery, OnStalled, State, Timestamp, Wait,
+    WaitKind, WaitQuery, WaitState, Work, WorkQuery,
 };
 
 use super::{Context, command, cut, draw, read};
 use crate::{
     args::Needs,
     exit::{Exit, Failure},
-    render::{self, Asked, Need},
+    render::{self, Asked, Light, Need},
 };
 
-const STATES: [State; 4] =
-    [State::WaitingApproval, State::WaitingUser, State::WaitingAuth, State::Quarantined];
+/// How many of the newest stalled work items are searched for those that prompt.
+const STALLED: usize = 1_000;
 
 /// How many of the newest commands are searched for an approval.
 const BACK: u32 = 200;
@@ -29,10 +29,14 @@ pub async fn needs(cx: &Context, args: &Needs) -> Result<Exit, Failure> {
 }
 
 async fn asked(cx: &Context, args: &Needs) -> Result<Vec<Need>, Failure> {
-    let of_state = WorkQuery { state: STATES.to_vec(), tenant: args.tenant.clone(), ..WorkQuery::default() };
+    let for_people = |state: &State| *state == State::Quarantined || Light::of_state(*state) == Light::You;
+    let states = State::ALL.iter().copied().filter(for_people).collect();
+    let of_state = WorkQuery { state: states, tenant: args.tenant.clone(), ..WorkQuery::default() };
     // One more than requested, to know whether there are more.
     let limit = args.limit.saturating_add(1);
-    let works = read::pages(cx, &of_state, limit).await?;
+    let mut works = read::pages(cx, &of_state, limit).await?;
+    let stalled = WorkQuery { state: vec![State::Stalled], ..of_state };
+    works.extend(read::pages(cx, &stalled, STALLED).await?);
     let any = CommandQuery { tenant: args.tenant.clone(), ..CommandQuery::default() };
     let blocked = CommandQuery { needs_approval: true, ..any.clone() };
     let mut commands = command::pages(cx, &blocked, limit).await?;
@@ -78,9 +82,10 @@ async fn explain(cx: &Context, needs: &mut [Need]) -> Result<(), Failure> {
 /// The time and the person of the last answer or approval. Of commands, the newest are searched.
 async fn last_answer(cx: &Context, args: &Needs) -> Result<Option<(Timestamp, String)>, Failure> {
     let mut answers = Vec::new();
-    for kind in [WaitKind::Approval, WaitKind::User, WaitKind::Auth] {
+    let people = WaitKind::ALL.iter().filter(|kind| Light::of_wait(**kind) == Light::You);
+    for kind in people {
         let ended = WaitQuery {
-            kind: Some(kind),
+            kind: Some(*kind),
             state: Some(WaitState::Answered),
             tenant: args.tenant.clone(),
             last_ended: true,
@@ -135,8 +140,12 @@ fn of_work(work: &Work) -> Option<Need> {
     if work.state == State::Quarantined {
         return Some(need);
     }
+    if work.state == State::Stalled {
+        let prompts = work.on_stalled.as_ref().is_some_and(|told| *told == OnStalled::Prompt);
+        return prompts.then_some(need);
+    }
     let people = |wait: &&Wait| {
-        matches!(wait.kind.known(), Some(WaitKind::Approval | WaitKind::Auth | WaitKind::User))
+        wait.kind.known().is_some_and(|kind| Light::of_wait(kind) == Light::You)
             && !wait.reference.starts_with("work:")
             && render::command_of(&wait.reference).is_none()
     };

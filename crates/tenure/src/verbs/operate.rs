@@ -241,8 +241,9 @@ fn ask(
 }
 
 pub async fn drain(cx: &Context, args: Drain) -> Result<Exit, Failure> {
-    let mut levers = vec![Lever::RequestCancel];
+    let mut levers = vec![Lever::StopClaiming, Lever::RequestCancel];
     levers.extend(args.abandon.then_some(Lever::Abandon));
+    levers.extend(args.revoke_waits.then_some(Lever::RevokeWaits));
     confirm(&args.act, &format!("{} will be asked to stop everything that it holds.", args.worker))?;
     let request = DrainRequest { reason: args.act.reason, incarnation: args.incarnation, levers };
     let report = cx.client.drain_worker(&args.worker, &request).await?;
@@ -259,7 +260,8 @@ pub async fn drain(cx: &Context, args: Drain) -> Result<Exit, Failure> {
         }
         text
     })?;
-    if report.confirmed.is_empty() && report.deferred.is_empty() {
+    let works = report.confirmed.iter().filter_map(|done| done.work.as_ref());
+    if works.chain(report.deferred.iter().filter_map(|not| not.work.as_ref())).next().is_none() {
         say(&format!("No worker {} holds anything. `tenure workers` lists those that do.", args.worker));
         return Ok(Exit::NotFound);
     }

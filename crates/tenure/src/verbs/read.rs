@@ -12,7 +12,7 @@ use tenure_api::{
 
 use super::{Context, command, cut, draw, find, not_found, say_unreadable};
 use crate::{
-    args::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers},
+    args::{Events, Explain, Ingest, List, Ps, Show, Watch, Workers},
     exit::{Exit, Failure},
     render::{self, Style, say},
 };
@@ -78,7 +78,7 @@ pub async fn ps(cx: &Context, args: &Ps) -> Result<Exit, Failure> {
 }
 
 pub async fn list(cx: &Context, args: &List) -> Result<Exit, Failure> {
-    let query = query(&args.filter);
+    let query = args.filter.query();
     if let Some(at) = args.at.at {
         return past_list(cx, query, at, args.filter.limit).await;
     }
@@ -103,28 +103,6 @@ async fn past_list(cx: &Context, mut query: WorkQuery, at: Timestamp, limit: usi
         }
     }
     Ok(Exit::Ok)
-}
-
-fn query(filter: &Filter) -> WorkQuery {
-    WorkQuery {
-        state: filter.state.clone(),
-        phase: filter.phase,
-        tenant: filter.tenant.clone(),
-        system: filter.system.clone(),
-        source_id: filter.source_id.clone(),
-        kind: filter.kind.clone(),
-        workflow: filter.workflow.clone(),
-        session: filter.session.clone(),
-        owner: filter.owner.clone(),
-        parent: filter.parent.as_deref().map(WorkId::from),
-        correlation_id: filter.correlation_id.clone(),
-        created_after: filter.created_after,
-        created_before: filter.created_before,
-        due_before: filter.due_before,
-        at: None,
-        cursor: None,
-        limit: None,
-    }
 }
 
 /// The requested number of work items, page by page.
@@ -380,19 +358,6 @@ pub async fn watch(cx: &Context, args: Watch) -> Result<Exit, Failure> {
 
 /// The exit code of a terminal state; None while it is open.
 pub fn end(state: State) -> Option<Exit> {
-    match state {
-        State::Succeeded | State::CompletedWithWarnings => Some(Exit::Ok),
-        State::Failed | State::TimedOut | State::Cancelled | State::Abandoned => Some(Exit::Unsuccessful),
-        State::Queued
-        | State::Running
-        | State::WaitingUser
-        | State::WaitingApproval
-        | State::WaitingAuth
-        | State::WaitingTool
-        | State::WaitingExternal
-        | State::RetryScheduled
-        | State::Stalled
-        | State::CancelRequested
-        | State::Quarantined => None,
-    }
+    let success = matches!(state, State::Succeeded | State::CompletedWithWarnings);
+    state.is_terminal().then_some(if success { Exit::Ok } else { Exit::Unsuccessful })
 }

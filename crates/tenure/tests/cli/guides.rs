@@ -45,6 +45,14 @@ fn running() {
 }
 
 #[test]
+fn on_call() {
+    let said = follow("on-call.md");
+    assert!(said.out.contains("# Recovery plan p_") && said.out.contains("Pay alone"), "{}", said.out);
+    assert!(said.out.contains("applied  w_") && said.out.contains("stop_claiming"), "{}", said.out);
+    assert!(said.err.contains("Dry run: nothing was written."), "{}", said.err);
+}
+
+#[test]
 fn parking() {
     let said = follow("states.md");
     assert!(said.out.contains("draft begun") && said.out.contains("running and held by me"), "{}", said.out);
@@ -81,12 +89,14 @@ fn root() -> PathBuf {
 /// All blocks of a language, as one text.
 fn block(page: &str, language: &str) -> String {
     let mut text = String::new();
-    let mut inside = false;
+    // The indentation of the block, which may be part of a numbered list.
+    let mut inside = None;
     for line in page.lines() {
-        match line.strip_prefix("```") {
-            Some(fence) => inside = fence == language,
-            None if inside => text.push_str(&format!("{line}\n")),
-            None => {}
+        let indent = line.len() - line.trim_start().len();
+        match (line.trim_start().strip_prefix("```"), inside) {
+            (Some(fence), _) => inside = (fence == language).then_some(indent),
+            (None, Some(indent)) => text.push_str(&format!("{}\n", line.get(indent..).unwrap_or_default())),
+            (None, None) => {}
         }
     }
     assert!(!text.is_empty(), "it has no {language} block");

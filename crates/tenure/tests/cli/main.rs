@@ -10,6 +10,7 @@ mod life;
 mod output;
 mod recovery;
 mod schedule;
+mod stuck;
 mod told;
 mod tools;
 mod top;

@@ -40,4 +40,31 @@ fn foretold(bed: &Bed) {
         explained.lines().nth(1).is_some_and(|line| line.starts_with("If cleo stays silent")),
         "{explained}"
     );
+
+    assert_eq!(
+        bed.run(&["recover", "victims", "--all", "-o", "json"]).json()[0]["work"],
+        id.as_str(),
+        "`victims` is short for it"
+    );
+    planned(bed);
+}
+
+/// Its holder may still renew: a plan does nothing, and neither does applying it.
+fn planned(bed: &Bed) {
+    let table = bed.run(&["recover", "plan"]).ends(0);
+    assert!(table.out.is_empty() && table.err.contains("Recovery would do nothing"), "{}", table.err);
+    let plan = bed.run(&["recover", "plan", "-o", "json"]).json();
+    assert_eq!((&plan["rows"], &plan["complete"]), (&serde_json::json!([]), &true.into()));
+    let id = plan["id"].as_str().unwrap();
+    let report = bed.run(&["recover", "plan", "--report"]).ends(0).out;
+    assert!(report.starts_with(&format!("# Recovery plan {id}\n")), "{report}");
+
+    let forged = ["recover", "apply", "p_00000000", "--reason", "x", "--yes"];
+    let stale = bed.run(&forged).ends(5);
+    assert!(stale.out.is_empty() && stale.err.contains(id), "{}", stale.err);
+    bed.run(&["recover", "apply", id, "--worker", "nobody", "--reason", "x", "--yes"]).ends(0);
+    bed.run(&["recover", "apply", id]).ends(2);
+    let nothing = bed.run(&["recover", "apply", &id[..8], "--reason", "x", "--yes"]).ends(0);
+    assert!(nothing.err.contains("Nothing in this plan"), "{}", nothing.err);
+    bed.run(&["recover", "apply", &id[..4], "--reason", "x", "--yes"]).ends(5);
 }

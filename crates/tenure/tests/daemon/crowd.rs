@@ -90,7 +90,8 @@ fn caught_up(daemon: &Daemon, reader: &mut TcpStream, positions: &[String]) {
     let mut seen = Vec::new();
     let mut text = String::new();
     let mut bytes = [0; 65_536];
-    while seen.last() != positions.last() {
+    // The page after a gap may already hold later events: the lease lapses once nobody renews it.
+    while !positions.last().is_some_and(|last| seen.contains(last)) {
         let len = reader.read(&mut bytes).unwrap();
         assert!(len > 0, "it ends only after a gap");
         text += std::str::from_utf8(&bytes[..len]).unwrap();
@@ -111,5 +112,5 @@ fn caught_up(daemon: &Daemon, reader: &mut TcpStream, positions: &[String]) {
         }
         text.drain(..whole);
     }
-    assert_eq!(seen, positions, "nothing is missed, and nothing comes twice");
+    assert_eq!(seen[..positions.len()], positions[..], "nothing is missed, and nothing comes twice");
 }

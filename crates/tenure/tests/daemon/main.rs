@@ -10,6 +10,7 @@ mod hostile;
 mod life;
 mod neighbour;
 mod outage;
+mod recovery;
 mod refusals;
 mod schedules;
 mod start;

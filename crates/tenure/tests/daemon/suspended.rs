@@ -17,14 +17,14 @@ const SCRIPT: &str = r#"while read -r path body; do
     echo
 done"#;
 
-struct Process {
-    child: Child,
+pub struct Process {
+    pub child: Child,
     orders: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
 }
 
 impl Process {
-    fn start(daemon: &Daemon) -> Self {
+    pub fn start(daemon: &Daemon) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT]).env("TOKEN", ADMIN).env("URL", &daemon.url);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -34,7 +34,7 @@ impl Process {
     }
 
     /// The liveness that the ledger can check itself.
-    fn liveness(&self) -> Value {
+    pub fn liveness(&self) -> Value {
         let pid = self.child.id();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let start: u64 =
@@ -46,11 +46,11 @@ impl Process {
         json!({ "type": "local_process", "boot_id": boot.trim(), "pid_namespace": inode, "pid": pid, "start_time": start })
     }
 
-    fn order(&mut self, path: &str, body: &Value) {
+    pub fn order(&mut self, path: &str, body: &Value) {
         writeln!(self.orders, "{path} {body}").unwrap();
     }
 
-    fn answer(&mut self) -> Value {
+    pub fn answer(&mut self) -> Value {
         serde_json::from_str(&self.answers.next().unwrap().unwrap()).unwrap()
     }
 }

@@ -262,7 +262,16 @@ impl World {
     }
 
     pub fn renew(&mut self, lease: &Lease) -> Result<Renewed, Refusal> {
-        let renew = Renew { holder: lease.holder(), progress: None };
+        self.renewed(lease, None)
+    }
+
+    /// Progress rides on the renewal.
+    pub fn renew_with(&mut self, lease: &Lease, progress: Payload) -> Result<Renewed, Refusal> {
+        self.renewed(lease, Some(progress))
+    }
+
+    fn renewed(&mut self, lease: &Lease, progress: Option<Payload>) -> Result<Renewed, Refusal> {
+        let renew = Renew { holder: lease.holder(), progress };
         match self.by(lease, Action::Renew(vec![renew])).expect("each lease has its own result") {
             Reply::Renewed(mut renewals) => renewals.remove(0).outcome,
             other => panic!("{other:?}"),

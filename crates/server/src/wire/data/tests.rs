@@ -120,6 +120,7 @@ fn samples() -> Vec<(&'static str, Value)> {
             "recovered",
             json!({ "verdict": "resume", "grade": "silent", "from_step": "s", "reason": "lease_lapsed" }),
         ),
+        ("recovery_applied", json!({ "plan": "p_1", "verdict": "retry", "instead": "quarantine" })),
         ("late", json!({ "lapsed_at": MS, "expires_at": MS, "failures": 0, "lapses": 0 })),
         ("owner_absent", plain()),
         ("timeout_marked", json!({ "deadline": "execution", "failures": 1, "next_retry_at": MS })),

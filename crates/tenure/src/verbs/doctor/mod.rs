@@ -164,7 +164,10 @@ async fn works(cx: &Context) -> Vec<Finding> {
         .map(|worker| worker.id.as_str())
         .collect();
     findings.push(if late.is_empty() {
-        Finding::ok("leases", format!("workers with leases: {}, none expired", workers.len()))
+        Finding::ok("leases", {
+            let held = workers.iter().filter(|worker| worker.leases > 0).count();
+            format!("workers with leases: {held}, none expired")
+        })
     } else {
         let detail = format!("past their expiry: {}", late.join(", "));
         Finding::bad(

@@ -29,12 +29,12 @@ const MOST: u32 = 6;
 /// Polling fails on a slow disk, where nothing comes in time, and on a busy machine, where other threads use the core
 /// meanwhile. After each failure but a single one, it is skipped more often.
 #[derive(Debug, Default)]
-struct Awake {
+struct Polling {
     failures: u32,
     skips: u32,
 }
 
-impl Awake {
+impl Polling {
     /// Whether to poll this time. The caller then reports the result with `went`, if there is one.
     fn pays(&mut self) -> bool {
         let skip = self.skips > 0;
@@ -53,10 +53,10 @@ impl Awake {
 /// The writer's side.
 #[cfg(feature = "sqlite")]
 #[derive(Default)]
-pub(crate) struct AwakeWriter(Awake);
+pub(crate) struct PollingWriter(Polling);
 
 #[cfg(feature = "sqlite")]
-impl AwakeWriter {
+impl PollingWriter {
     /// The next message, if it comes soon: a caller that just received its reply often sends again. Other threads that need
     /// the core get it, and may keep it for long.
     pub fn receive<T>(&mut self, inbox: &mpsc::Receiver<T>) -> Option<T> {
@@ -81,31 +81,31 @@ impl AwakeWriter {
 /// The callers of a ledger that wait for a reply now. Only for SQLite: the reply of a PostgreSQL server takes longer, and the
 /// server may need the core.
 #[derive(Clone, Default)]
-pub(crate) struct AwakeCallers(Arc<Shared>);
+pub(crate) struct PollingCallers(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     waiting: AtomicUsize,
-    awake: Mutex<Awake>,
+    polling: Mutex<Polling>,
 }
 
-impl AwakeCallers {
+impl PollingCallers {
     /// Waits for a reply that comes with the next commit. None: there will be none. Other tasks that need the thread get it.
     pub async fn receive<T>(self, mut reply: oneshot::Receiver<T>) -> Option<T> {
         let waiting = Waiting::enter(self.0);
-        if waiting.is_alone() && waiting.with_awake(Awake::pays) {
+        if waiting.is_alone() && waiting.with_polling(Polling::pays) {
             let until = Instant::now() + CALLER;
             while waiting.is_alone() {
                 let in_time = Instant::now() < until;
                 match reply.try_recv() {
                     Ok(reply) => {
-                        waiting.with_awake(|awake| awake.went(in_time));
+                        waiting.with_polling(|polling| polling.went(in_time));
                         return Some(reply);
                     }
                     Err(TryRecvError::Closed) => return None,
                     Err(TryRecvError::Empty) if in_time => tokio::task::yield_now().await,
                     Err(TryRecvError::Empty) => {
-                        waiting.with_awake(|awake| awake.went(false));
+                        waiting.with_polling(|polling| polling.went(false));
                         break;
                     }
                 }
@@ -128,8 +128,8 @@ impl Waiting {
         self.0.waiting.load(Ordering::Relaxed) == 1
     }
 
-    fn with_awake<T>(&self, ask: impl FnOnce(&mut Awake) -> T) -> T {
-        ask(&mut self.0.awake.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_polling<T>(&self, ask: impl FnOnce(&mut Polling) -> T) -> T {
+        ask(&mut self.0.polling.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -144,39 +144,39 @@ mod tests {
     use super::*;
 
     /// How many times polling is skipped before the next try.
-    fn skipped(awake: &mut Awake) -> usize {
-        (0..).take_while(|_| !awake.pays()).count()
+    fn skipped(polling: &mut Polling) -> usize {
+        (0..).take_while(|_| !polling.pays()).count()
     }
 
     #[test]
     fn polling_that_fails_is_tried_less_and_less_until_it_pays_again() {
-        let mut awake = Awake::default();
+        let mut polling = Polling::default();
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            pauses.push(skipped(&mut awake));
-            awake.went(false);
+            pauses.push(skipped(&mut polling));
+            polling.went(false);
         }
         assert_eq!(pauses, [0, 0, 1, 3, 7, 15, 31, 63]);
-        assert_eq!(skipped(&mut awake), 63);
-        awake.went(true);
-        assert!(awake.pays() && awake.pays());
+        assert_eq!(skipped(&mut polling), 63);
+        polling.went(true);
+        assert!(polling.pays() && polling.pays());
     }
 
     #[cfg(feature = "sqlite")]
     #[test]
     fn the_writer_gets_what_is_there_and_waits_no_longer_for_what_is_not() {
         let (sender, inbox) = mpsc::channel();
-        let mut awake = AwakeWriter::default();
-        assert_eq!(awake.receive(&inbox), None);
+        let mut polling = PollingWriter::default();
+        assert_eq!(polling.receive(&inbox), None);
         sender.send(7).unwrap();
-        assert_eq!(awake.receive(&inbox), Some(7));
+        assert_eq!(polling.receive(&inbox), Some(7));
         drop(sender);
-        assert_eq!(awake.receive(&inbox), None);
+        assert_eq!(polling.receive(&inbox), None);
     }
 
     #[tokio::test]
     async fn a_caller_gets_its_reply_or_learns_that_there_is_none() {
-        let callers = AwakeCallers::default();
+        let callers = PollingCallers::default();
         let (sender, reply) = oneshot::channel();
         sender.send(7).unwrap();
         assert_eq!(callers.clone().receive(reply).await, Some(7));
