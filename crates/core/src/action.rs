@@ -466,6 +466,11 @@ pub enum Action {
         work: WorkId,
         reason: String,
     },
+    /// Erases the content of an ended work item.
+    Erase {
+        work: WorkId,
+        reason: String,
+    },
     RetryNow {
         work: WorkId,
         reason: String,
@@ -557,6 +562,7 @@ impl Action {
             | Action::Cancel { .. }
             | Action::RequestAbandon { .. }
             | Action::RequestRelease { .. }
+            | Action::Erase { .. }
             | Action::RetryNow { .. }
             | Action::Quarantine { .. }
             | Action::Decide { .. }

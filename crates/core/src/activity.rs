@@ -73,6 +73,7 @@ fn is_sign(fact: &Fact) -> bool {
         | Fact::ReleaseRequested(_)
         | Fact::AbandonRequested(_)
         | Fact::EarlyAnswerRefused(_)
+        | Fact::ContentErased(_)
         | Fact::CommandLookedUp(_)
         | Fact::CommandReservedAgain(_)
         | Fact::Unknown(_) => false,

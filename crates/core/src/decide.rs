@@ -102,6 +102,7 @@ pub fn decide(records: &Records, submission: &Submission, now: Millis) -> Result
         Action::Cancel { work, reason, deadline_ms } => work::cancel::decide(cx, *work, reason, *deadline_ms),
         Action::RequestAbandon { work, reason } => work::abandon::request(cx, *work, reason),
         Action::RequestRelease { work, reason } => work::release::request(cx, *work, reason),
+        Action::Erase { work, reason } => work::erase::decide(cx, *work, reason),
         Action::RetryNow { work, reason } => work::retry_now::decide(cx, *work, reason),
         Action::Quarantine { work, reason } => work::quarantine::decide(cx, *work, reason),
         Action::Decide { work, reason, decision } => work::quarantine::person(cx, *work, reason, decision),

@@ -397,6 +397,12 @@ pub struct RecoveryApplied {
     pub instead: Option<Instead>,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContentErased {
+    /// The events below this one have lost their message, payload and evidence.
+    pub before: u64,
+}
+
 /// An event that a newer version of Tenure recorded: this version does not know its type, or a word in its data. It is
 /// stored, shown and hashed unchanged. Only the fields that every event has are applied to its work item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -492,6 +498,8 @@ facts! {
     Quarantined(Quarantined) = "quarantined": "It was set aside for a person.",
     Requeued(Requeued) = "requeued": "A person decided to run it again.",
     ClosedOut(ClosedOut) = "close_out": "It was closed out.",
+    ContentErased(ContentErased) = "content_erased": "A person had the content of the events before it erased; the reason is \
+     the message.",
     CommandReserved(command::Reserved) = "command_reserved": "A side effect was recorded as a command; its \
      arguments are the payload.",
     CommandBlocked(command::Blocked) = "command_blocked": "A command was stopped: by policy, a missing \

@@ -283,6 +283,7 @@ pub fn apply(work: &mut Work, event: &Event) {
             }
             work.body.warnings.clone_from(&closed.warnings);
         }
+        Fact::ContentErased(_) => erase(work, event.at),
         Fact::CommandReserved(_)
         | Fact::CommandBlocked(_)
         | Fact::CommandUnblocked(_)
@@ -313,6 +314,20 @@ pub fn apply(work: &mut Work, event: &Event) {
     work.head = event.hash;
     work.updated_at = event.at;
     settle(work, event.at);
+}
+
+/// The texts that came from the erased events.
+fn erase(work: &mut Work, at: Millis) {
+    work.progress = None;
+    let body = &mut *work.body;
+    let texts = [
+        body.error.as_mut().map(|error| &mut error.message),
+        body.reason.as_mut().map(|reason| &mut reason.message),
+        body.cancel.as_mut().map(|cancel| &mut cancel.reason),
+        body.abandon_request.as_mut().map(|request| &mut request.reason),
+    ];
+    texts.into_iter().flatten().for_each(|text| *text = None);
+    body.erased_at = Some(at);
 }
 
 /// The row counts its commands by state; the commands themselves are records of their own.

@@ -98,6 +98,7 @@ impl LoadSet {
             | Action::Cancel { work, .. }
             | Action::RequestAbandon { work, .. }
             | Action::RequestRelease { work, .. }
+            | Action::Erase { work, .. }
             | Action::RetryNow { work, .. }
             | Action::Quarantine { work, .. }
             | Action::Decide { work, .. }
@@ -208,6 +209,10 @@ impl LoadSet {
                 self.open_waits_of(*work, records);
                 self.open_commands_of(*work, records);
                 self.session_if_in_doubt(*work, records);
+                self.outgoing_of(*work, records);
+            }
+            Action::Erase { work, .. } => {
+                self.open_commands_of(*work, records);
                 self.outgoing_of(*work, records);
             }
             Action::Recover(recover) => self.ticked(recover.work, records),

@@ -315,6 +315,9 @@ pub struct Body {
     pub completed_at: Option<Millis>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatched_at: Option<Millis>,
+    /// When its content was erased last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erased_at: Option<Millis>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorInfo>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -495,6 +498,15 @@ pub struct AttemptEnd {
     pub usage: Vec<Usage>,
 }
 
+impl AttemptEnd {
+    /// Drops the free text.
+    pub fn erase(&mut self) {
+        if let Some(error) = &mut self.error {
+            error.message = None;
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptOutcome {
@@ -645,6 +657,11 @@ pub struct WaitDetail {
 }
 
 impl WaitDetail {
+    /// Drops the question and the payloads.
+    pub fn erase(&mut self) {
+        (self.prompt, self.schema, self.default) = (None, None, None);
+    }
+
     /// The size of the payloads that are stored with the wait.
     pub fn bytes(&self) -> usize {
         self.schema.iter().chain(&self.default).map(|payload| payload.text().len()).sum()

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     Millis,
     command::{
-        Command,
+        self, Command,
         budget::{Budget, BudgetKey, Shift},
     },
     ids::{ByWork, CommandId, WaitId, WorkId},
@@ -157,6 +157,12 @@ pub enum Change {
         tenant: String,
         reference: String,
     },
+    /// Erases the content of the events below `before`, and the texts and payloads that the records of the work item have
+    /// from them.
+    Erase {
+        work: WorkId,
+        before: u64,
+    },
     /// Makes children, or work items that wait for this one, due at once: their own ticks act.
     Wake {
         work: WorkId,
@@ -210,9 +216,28 @@ impl Records {
                     *count = count.saturating_sub(1);
                 }
             }
+            Change::Erase { work, before } => self.erase(work, before),
             Change::Wake { work, children, waiters, at } => self.wake(work, children, waiters, at),
             Change::Command { command, .. } => self.absorb_command(*command),
             Change::Budget { key, by } => self.budgets.entry(key).or_default().shift(by),
+        }
+    }
+
+    fn erase(&mut self, work: WorkId, before: u64) {
+        if let Some(waits) = self.waits.get_mut(&work) {
+            waits.iter_mut().for_each(|wait| wait.detail.erase());
+        }
+        if let Some(commands) = self.commands.get_mut(&work) {
+            commands.iter_mut().filter(|command| command.seq < before).for_each(command::fold::erase);
+        }
+        if let Some(input) = self.inputs.get_mut(&work) {
+            *input = None;
+        }
+        let ended = self.ends.iter_mut().filter(|((owner, _), _)| *owner == work);
+        for end in ended.filter_map(|(_, end)| end.as_mut()) {
+            if end.error.as_ref().is_some_and(|error| error.message.is_some()) {
+                Arc::make_mut(end).erase();
+            }
         }
     }
 

@@ -258,7 +258,13 @@ impl LoggedWait<'_> {
     }
 }
 
-fn waits_fault(work: &Work, events: &[Event], waits: &[Wait]) -> Option<String> {
+/// The waits that are open after these events, the beginning of a log, each with the deadline that it was opened with.
+pub fn open_waits(events: &[Event]) -> HashMap<WaitId, Option<Millis>> {
+    let open = logged_waits(events).into_iter().filter(|(_, wait)| wait.state == WaitState::Open);
+    open.map(|(id, wait)| (id, wait.deadline_at)).collect()
+}
+
+fn logged_waits(events: &[Event]) -> HashMap<WaitId, LoggedWait<'_>> {
     let mut logged: HashMap<WaitId, LoggedWait<'_>> = HashMap::new();
     let mut early: HashMap<WaitId, &Event> = HashMap::new();
     for event in events {
@@ -268,6 +274,11 @@ fn waits_fault(work: &Work, events: &[Event], waits: &[Wait]) -> Option<String> 
             open.for_each(|wait| wait.end(WaitState::Cancelled, event.at, None));
         }
     }
+    logged
+}
+
+fn waits_fault(work: &Work, events: &[Event], waits: &[Wait]) -> Option<String> {
+    let logged = logged_waits(events);
     if logged.len() != waits.len() {
         return Some(format!("its log has {} waits, and {} are stored", logged.len(), waits.len()));
     }

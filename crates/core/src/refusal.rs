@@ -100,6 +100,14 @@ pub enum Code {
     IntakePaused,
     /// The tenant has reached its quota.
     QuotaReached,
+    /// The anchor is of another ledger.
+    OtherLedger,
+    /// The anchor was not made by this ledger, or was changed.
+    AnchorForged,
+    /// The time is before the first event.
+    BeforeLog,
+    /// The time is in the future.
+    InFuture,
 }
 
 /// Whether repeating the identical action can help.
@@ -112,7 +120,7 @@ pub enum Retryable {
 }
 
 impl Code {
-    pub const ALL: [Code; 47] = [
+    pub const ALL: [Code; 51] = [
         Code::Invalid,
         Code::PayloadRefused,
         Code::UnknownSource,
@@ -160,6 +168,10 @@ impl Code {
         Code::Unsupported,
         Code::IntakePaused,
         Code::QuotaReached,
+        Code::OtherLedger,
+        Code::AnchorForged,
+        Code::BeforeLog,
+        Code::InFuture,
     ];
 
     pub fn retryable(self) -> Retryable {
@@ -170,7 +182,8 @@ impl Code {
             | Code::PolicyStale
             | Code::NotDue
             | Code::IntakePaused
-            | Code::QuotaReached => Retryable::Yes,
+            | Code::QuotaReached
+            | Code::InFuture => Retryable::Yes,
             Code::IllegalState
             | Code::LimitReached
             | Code::CommandsOpen
@@ -210,7 +223,10 @@ impl Code {
             | Code::SealBroken
             | Code::FourEyes
             | Code::Forbidden
-            | Code::Unsupported => Retryable::No,
+            | Code::Unsupported
+            | Code::OtherLedger
+            | Code::AnchorForged
+            | Code::BeforeLog => Retryable::No,
         }
     }
 
@@ -264,6 +280,10 @@ impl Code {
             Code::Unsupported => "unsupported",
             Code::IntakePaused => "intake_paused",
             Code::QuotaReached => "quota_reached",
+            Code::OtherLedger => "other_ledger",
+            Code::AnchorForged => "anchor_forged",
+            Code::BeforeLog => "before_log",
+            Code::InFuture => "in_future",
         }
     }
 }

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    anchors::{AnchorExports, Failing},
     config::{Live, Thresholds},
     feed::{Feed, News},
     metrics::Metrics,
@@ -59,24 +60,15 @@ impl Alerts {
 
 /// Compares the gauges with the thresholds.
 pub struct Watcher {
-    ledger: Ledger,
-    live: watch::Receiver<Arc<Live>>,
-    alerts: Arc<Alerts>,
-    feed: Arc<Feed>,
-    metrics: Arc<Metrics>,
+    pub ledger: Ledger,
+    pub live: watch::Receiver<Arc<Live>>,
+    pub alerts: Arc<Alerts>,
+    pub feed: Arc<Feed>,
+    pub metrics: Arc<Metrics>,
+    pub anchors: Arc<AnchorExports>,
 }
 
 impl Watcher {
-    pub fn new(
-        ledger: Ledger,
-        live: watch::Receiver<Arc<Live>>,
-        alerts: Arc<Alerts>,
-        feed: Arc<Feed>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        Self { ledger, live, alerts, feed, metrics }
-    }
-
     /// Compares once. Returns the number of active alerts.
     pub async fn run_once(&self) -> Result<usize, Error> {
         let health = self.ledger.health().await;
@@ -87,6 +79,7 @@ impl Watcher {
         };
         crossed.extend(faults(&health, &gauges, &self.ledger.stats()));
         crossed.extend(self.ledger.intake_table().await.ok().and_then(rejected_rows));
+        crossed.extend(self.anchors.failing().map(unexported_anchor));
         crossed.extend(self.ledger.to_tell().await.map(|works| told(&works)).unwrap_or_default());
         let standing = crossed.len();
         self.metrics.set_alerts(crossed.iter().map(|((name, _), _)| (*name).to_owned()));
@@ -162,6 +155,20 @@ fn rejected_rows(table: IntakeTable) -> Option<(Key, Alert)> {
         source: None,
     };
     (table.rejected > 0).then_some((("intake_rejected", None), alert))
+}
+
+/// Without exports, a deletion would not be noticed.
+fn unexported_anchor(Failing { since, why }: Failing) -> (Key, Alert) {
+    let alert = Alert {
+        name: "anchor".to_owned(),
+        message: format!("The anchor is not exported: {why}. Check the file and the webhook under [anchor]."),
+        value: 1,
+        threshold: 0,
+        since: Timestamp(since),
+        tenant: None,
+        source: None,
+    };
+    (("anchor", None), alert)
 }
 
 /// Faults of the ledger itself: alerts without a threshold.

@@ -2,6 +2,7 @@
 //! contains no rule of the ledger: a handler reads a request, calls the ledger and writes the response.
 
 mod alerts;
+mod anchors;
 pub mod auth;
 mod body_permit;
 pub mod config;
@@ -25,6 +26,7 @@ pub mod tools;
 mod traces;
 mod wire;
 
+pub use anchors::{AnchorExporter, AnchorExports, replace_file};
 pub use config::{Config, ConfigError, Overlay};
 pub use http::openapi;
 pub use reconciler::Reconciler;

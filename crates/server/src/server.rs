@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     alerts::{Alerts, Watcher},
+    anchors::{AnchorExporter, AnchorExports},
     auth::{AdminToken, Auth, DEFAULT_TENANT, FirstStart, FirstStartError, InProcess},
     config::{Config, ConfigError, Database, Live, is_readable_by_all},
     evaluator::Evaluator,
@@ -66,6 +67,7 @@ pub struct Server {
     app: Arc<App>,
     live: watch::Sender<Arc<Live>>,
     first_start: FirstStart,
+    anchors: Arc<AnchorExports>,
     beside: JoinSet<()>,
 }
 
@@ -107,8 +109,15 @@ impl Server {
         reader.run_once().await?;
         let mut beside = JoinSet::new();
         beside.spawn(reader.run(stopping.clone()));
-        let watcher =
-            Watcher::new(ledger.clone(), seen.clone(), alerts.clone(), feed.clone(), metrics.clone());
+        let anchors = Arc::<AnchorExports>::default();
+        let watcher = Watcher {
+            ledger: ledger.clone(),
+            live: seen.clone(),
+            alerts: alerts.clone(),
+            feed: feed.clone(),
+            metrics: metrics.clone(),
+            anchors: anchors.clone(),
+        };
         beside.spawn(watcher.run(stopping.clone()));
         ledger.set_policy_version(Some(config.live.policy.version()));
         let auth = Auth::new(ledger.clone());
@@ -127,7 +136,7 @@ impl Server {
             alerts,
             stopping,
         });
-        Ok(Self { config, app, live, first_start, beside })
+        Ok(Self { config, app, live, first_start, anchors, beside })
     }
 
     /// Whether this start created the first credential, and where it is.
@@ -146,15 +155,19 @@ impl Server {
         &self.app.ledger
     }
 
-    /// Starts the relay and the reconciler. For a daemon: a short-lived process must not begin calls.
+    /// Starts the relay, the reconciler and the exports of the anchor. For a daemon: a short-lived process must not begin calls.
     pub fn relay(&mut self, outbound: Outbound) {
         let (ledger, feed, stopping) = (self.ledger(), &self.app.feed, &self.app.stopping);
         let relay = Relay::new(ledger.clone(), self.app.evaluator.clone(), outbound.clone());
-        let reconciler = Reconciler::new(ledger.clone(), self.app.live.clone(), outbound);
+        let reconciler = Reconciler::new(ledger.clone(), self.app.live.clone(), outbound.clone());
+        let exporter =
+            AnchorExporter::new(ledger.clone(), self.app.live.clone(), outbound, self.anchors.clone());
         let relay = relay.run(feed.to_send.clone(), stopping.clone(), self.config.drain);
         let reconciler = reconciler.run(feed.to_look_up.clone(), stopping.clone());
+        let exporter = exporter.run(stopping.clone());
         self.beside.spawn(relay);
         self.beside.spawn(reconciler);
+        self.beside.spawn(exporter);
     }
 
     /// Every route, to be served, or to be called in process without a socket.

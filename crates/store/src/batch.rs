@@ -73,6 +73,8 @@ pub(crate) struct Writes {
     /// (closed work item, whether to notify its children, whether to notify its waiters, when): applied after
     /// every row is saved.
     pub wakes: Vec<(WorkId, bool, bool, Millis)>,
+    /// Work items whose content is erased, and the first event that is not.
+    pub erased: Vec<(WorkId, u64)>,
     /// Sessions whose holder or head may have changed.
     pub sessions: BTreeSet<TenantKey>,
     /// How much of each command changed.
@@ -111,6 +113,7 @@ impl Writes {
             Change::Unkeep { tenant, reference } => {
                 self.kept.insert((tenant.clone(), reference.clone()), None);
             }
+            Change::Erase { work, before } => self.erased.push((*work, *before)),
             Change::Wake { work, children, waiters, at } => {
                 self.wakes.push((*work, *children, *waiters, *at));
             }

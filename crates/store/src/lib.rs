@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+mod anchor;
 mod aside;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod batch;
@@ -61,6 +62,7 @@ mod verify;
 mod writing;
 mod zone;
 
+pub use anchor::{Anchor, SignedAnchor};
 pub use aside::{aside, aside_with_stack};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use counters::CounterSnapshot;
@@ -73,10 +75,10 @@ pub use intake::IntakeChange;
 pub use intake_table::{IntakeInsert, IntakeTable};
 pub use intake_worker::{IntakeLook, IntakeWorker};
 pub use ledger::{
-    AppliedPlan, ApplyPlan, AtRisk, Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Health, IdleClaim,
-    Ingested, LeaseRef, Ledger, LedgerReply, NewWait, NewWork, Options, PLAN_MAX, PlanFilter, PlanOverride,
-    PlannedRecovery, RecoveryPlan, Reserved, Resolved, RowOutcome, Sending, StuckReport, Waiting, WorkerView,
-    Workers, new_worker,
+    AppliedPlan, ApplyPlan, AtRisk, Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Erased, Health,
+    IdleClaim, Ingested, LeaseRef, Ledger, LedgerReply, NewWait, NewWork, Options, PLAN_MAX, PastPage,
+    PastWork, PlanFilter, PlanOverride, PlannedRecovery, RecoveryPlan, Reserved, Resolved, RowOutcome,
+    Sending, StuckReport, Waiting, WorkerView, Workers, new_worker,
 };
 pub use listed::{EventKey, Listed, Unreadable};
 pub use process::here as local_process;
@@ -85,7 +87,7 @@ pub use retention::{Pruned, Pruning};
 pub use schedule::{NewSchedule, ScheduleChange};
 pub use scheduler::{Fired, Scheduler};
 pub use sweeper::{Sweep, Sweeper};
-pub use verify::{Anchor, Fault, Report};
+pub use verify::{Fault, Report};
 pub use writing::{Cure, Stop};
 
 pub use tenure_core as core;

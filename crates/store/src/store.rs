@@ -195,6 +195,9 @@ pub(crate) trait WaitStore {
 
     /// Deletes early answers that were stored at `at` or before.
     fn forget_kept(&self, at: Millis) -> StoreFuture<'_, u64>;
+
+    /// Drops all early answers of a tenant.
+    fn forget_kept_of<'a>(&'a self, tenant: &'a str) -> StoreFuture<'a, u64>;
 }
 
 /// Sessions of work items.
@@ -356,6 +359,10 @@ pub(crate) trait RetentionStore {
     fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> StoreFuture<'a, Pruned>;
 
     fn tombstone(&self, work: WorkId) -> StoreFuture<'_, Option<Tombstone>>;
+
+    /// Overwrites what the ledger's own files still have of deleted content. False: it was not possible now, or is the
+    /// database's own task.
+    fn overwrite_erased(&self) -> StoreFuture<'_, bool>;
 
     /// Whether any work item was pruned.
     fn any_pruned(&self) -> StoreFuture<'_, bool>;

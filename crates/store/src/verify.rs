@@ -1,26 +1,17 @@
 //! Verification: reads the whole ledger back and reports inconsistencies.
 
-use serde::{Deserialize, Serialize};
 use tenure_core::{
-    Event, Work, WorkId, chain,
+    Event, Fact, Work, WorkId, chain,
     fold::{self, GENESIS},
-    invariant,
-    payload::Digest,
-    refold,
+    invariant, refold,
 };
 
-use crate::{Error, Ledger, Position, WaitFilter, spending::Spending};
+use crate::{Error, Ledger, SignedAnchor, WaitFilter, spending::Spending};
 
 const PAGE: usize = 500;
 
 /// The limit on rereads of a work item that changes meanwhile.
 const TRIES: usize = 5;
-
-/// The limit on events that the sweeper anchors at a time: enough to keep up with a busy ledger, and few
-/// enough to have no noticeable cost.
-const ADVANCE: u64 = 10_000;
-
-const UNANCHORED: &str = "the feed does not match the anchor: events were deleted or changed";
 
 /// An inconsistency of the stored data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,22 +38,19 @@ pub struct Report {
     pub not_checked: Vec<String>,
 }
 
-/// A running digest of the feed. A copy that is stored elsewhere reveals deleted work items and a truncated
-/// feed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Anchor {
-    /// The feed position that it covers.
-    pub position: Position,
-    /// The number of events that it covers.
-    pub events: u64,
-    /// The running digest over these events.
-    pub digest: Digest,
-}
-
 impl Ledger {
     /// Recomputes every work item and its rows from the log, checks every hash chain, compares the budgets
     /// with the logs and the feed with the ledger's own anchor, and runs the database's own integrity check.
     pub async fn verify(&self) -> Result<Report, Error> {
+        self.verify_with(None).await
+    }
+
+    /// The same, and compares the feed with a copy of the anchor that was stored elsewhere. Refuses a copy of another ledger,
+    /// and one that this ledger did not sign.
+    pub async fn verify_with(&self, copy: Option<&SignedAnchor>) -> Result<Report, Error> {
+        if let Some(copy) = copy {
+            self.check_signature(copy)?;
+        }
         let mut report = Report::default();
         let mut spending = Spending::new(self.tail().await?);
         let mut before = None;
@@ -85,8 +73,15 @@ impl Ledger {
         report.faults.extend(wrong.into_iter().map(|what| Fault { work: None, what }));
         let anchored = match self.anchor().await {
             Err(Error::Corrupt(what)) => Some(what),
-            anchor => (!self.verify_anchor(&anchor?).await?).then(|| UNANCHORED.to_owned()),
+            anchor => {
+                let fault = self.prefix_fault(&anchor?).await?;
+                fault.map(|fault| format!("the feed does not match the anchor: {fault}"))
+            }
         };
+        if let Some(copy) = copy {
+            let fault = self.copy_fault(copy).await?;
+            report.faults.extend(fault.map(|what| Fault { work: None, what }));
+        }
         report.faults.extend(anchored.map(|what| Fault { work: None, what }));
         let own = match self.store().self_check().await {
             Err(Error::Corrupt(what)) => vec![what].into(),
@@ -175,49 +170,6 @@ impl Ledger {
             }
         }
     }
-
-    /// The ledger's own anchor, as far as sweepers have advanced it.
-    pub async fn anchor(&self) -> Result<Anchor, Error> {
-        self.store().anchor().await
-    }
-
-    /// Advances the ledger's own anchor over some of the events that have settled since.
-    pub(crate) async fn advance_anchor(&self) -> Result<(), Error> {
-        let from = self.anchor().await?;
-        let to = self.anchored(from, from.events + ADVANCE).await?;
-        if to == from {
-            return Ok(());
-        }
-        self.store().set_anchor(to).await
-    }
-
-    /// Extends an anchor over everything that is settled by now.
-    pub async fn extend_anchor(&self, from: Anchor) -> Result<Anchor, Error> {
-        self.anchored(from, u64::MAX).await
-    }
-
-    /// Whether the feed still begins with exactly the events that an anchor covers.
-    pub async fn verify_anchor(&self, anchor: &Anchor) -> Result<bool, Error> {
-        Ok(self.anchored(Anchor::default(), anchor.events).await? == *anchor)
-    }
-
-    async fn anchored(&self, mut anchor: Anchor, until: u64) -> Result<Anchor, Error> {
-        loop {
-            let left = usize::try_from(until - anchor.events).unwrap_or(usize::MAX);
-            let links = self.store().links(anchor.position, PAGE.min(left)).await?;
-            if links.is_empty() {
-                return Ok(anchor);
-            }
-            for (position, hash) in links {
-                let mut bytes = anchor.digest.0.to_vec();
-                bytes.extend(position.to_string().into_bytes());
-                bytes.extend(hash.0);
-                anchor.digest = Digest::of(bytes);
-                anchor.events += 1;
-                anchor.position = position;
-            }
-        }
-    }
 }
 
 /// The first event that does not follow from its predecessor.
@@ -242,7 +194,16 @@ fn log_fault(events: &[Event]) -> Option<String> {
         previous = event.hash;
         state = Some(event.to);
     }
-    None
+    let erased = |event: &&Event| event.content.is_some_and(|content| content.salt.is_none());
+    let recorded = events.iter().filter_map(|event| match &event.fact {
+        Fact::ContentErased(erased) => Some(erased.before),
+        _ => None,
+    });
+    let recorded = recorded.max().unwrap_or_default();
+    let unrecorded = events.iter().filter(erased).find(|event| event.seq >= recorded);
+    unrecorded.map(|event| {
+        format!("the content of event {} was erased, and nobody is recorded to have done so", event.seq)
+    })
 }
 
 /// Whether a row is where its last event left it: that is known of every event, also of one of a newer version.

@@ -162,7 +162,9 @@ async fn the_database_refuses_what_the_rules_forbid() {
     // Erasure is no edit.
     shared()
         .psql(name(&url), "UPDATE event SET message = NULL, payload = NULL, evidence = NULL, salt = NULL");
-    assert_eq!(ledger.verify().await.unwrap().faults, []);
+    let faults = ledger.verify().await.unwrap().faults;
+    let unrecorded = |fault: &tenure_store::Fault| fault.what.contains("nobody is recorded to have done so");
+    assert!(!faults.is_empty() && faults.iter().all(unrecorded), "{faults:?}");
     ledger.close().await.unwrap();
 }
 

@@ -5,8 +5,9 @@ use super::{
     call::{Call, segment},
 };
 use crate::wire::{
-    Backup, BackupReport, Database, Health, Intake, LimitQuery, NewToken, Page, PageQuery, Prune,
-    PruneReport, Pruning, Readiness, RevokeToken, SetIntake, Token, TokenId, TokenMade, VerifyReport,
+    Anchor, Backup, BackupReport, Database, Erase, EraseReport, Health, Intake, LimitQuery, NewToken, Page,
+    PageQuery, Prune, PruneReport, Pruning, Readiness, RevokeToken, SetIntake, Token, TokenId, TokenMade,
+    Verify, VerifyReport,
 };
 
 impl Client {
@@ -17,7 +18,22 @@ impl Client {
 
     /// Reads the whole ledger back and reports inconsistencies.
     pub async fn verify(&self) -> Result<VerifyReport, Error> {
-        self.call(Call::post_empty("/v1/admin/verify").without_time_limit()).await
+        self.verify_with(&Verify::default()).await
+    }
+
+    /// The same, and compares the ledger with a copy of its anchor that was stored elsewhere.
+    pub async fn verify_with(&self, verify: &Verify) -> Result<VerifyReport, Error> {
+        self.call(Call::post("/v1/admin/verify", verify).without_time_limit()).await
+    }
+
+    /// A signed copy of the ledger's anchor, to be stored elsewhere.
+    pub async fn anchor(&self) -> Result<Anchor, Error> {
+        self.call(Call::get("/v1/admin/anchor").without_time_limit()).await
+    }
+
+    /// Erases the content of ended work items.
+    pub async fn erase(&self, erase: &Erase) -> Result<EraseReport, Error> {
+        self.call(Call::post("/v1/admin/erase", erase).without_time_limit()).await
     }
 
     /// Past prunings: who, when and why, newest first.

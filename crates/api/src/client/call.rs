@@ -76,10 +76,6 @@ impl Call {
         Self::new(Method::DELETE, path.into())
     }
 
-    pub fn post_empty(path: impl Into<String>) -> Self {
-        Self::new(Method::POST, path.into())
-    }
-
     fn body(self, body: &impl Serialize) -> Self {
         let body = serde_json::to_vec(body).expect("wire types are plain structs with string keys");
         Self { body: Some(body.into()), ..self }

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::wire::{
     Approve, Batch, BatchReply, Claim, Event, EventPage, EventQuery, Explanation, Grants, Ingest, Ingested,
-    Page, Reconnect, Resolve, ResolveWait, Resolved, RevokeWaits, Revoked, Until, Wait, WaitId, WaitQuery,
-    Work, WorkEventQuery, WorkGet, WorkId, WorkQuery,
+    Page, Reconnect, Resolve, ResolveWait, Resolved, RevokeWaits, Revoked, Timestamp, Until, Wait, WaitId,
+    WaitQuery, Work, WorkEventQuery, WorkGet, WorkId, WorkPage, WorkQuery,
 };
 
 impl Client {
@@ -23,15 +23,21 @@ impl Client {
         self.call(Call::get(path(id, ""))).await
     }
 
+    /// A work item as of a past moment, from its log.
+    pub async fn work_at(&self, id: &WorkId, at: Timestamp) -> Result<Work, Error> {
+        let query = WorkGet { at: Some(at), ..WorkGet::default() };
+        self.call(Call::get(path(id, "")).query(&query)).await
+    }
+
     /// A work item once it has ended, or as it is when the time is over.
     pub async fn work_at_end(&self, id: &WorkId, timeout: Duration) -> Result<Work, Error> {
         let timeout_ms = Some(timeout.as_millis().try_into().unwrap_or(u64::MAX));
-        let query = WorkGet { wait: Some(Until::Terminal), timeout_ms };
+        let query = WorkGet { wait: Some(Until::Terminal), timeout_ms, at: None };
         self.call(Call::get(path(id, "")).query(&query).waits(timeout)).await
     }
 
     /// Work items, newest first.
-    pub async fn works(&self, query: &WorkQuery) -> Result<Page<Work>, Error> {
+    pub async fn works(&self, query: &WorkQuery) -> Result<WorkPage, Error> {
         self.call(Call::get("/v1/work").query(query)).await
     }
 

@@ -22,6 +22,50 @@ pub struct Prune {
     pub reason: String,
 }
 
+/// Erases the content of ended work items: inputs, results, step results, answers, arguments, responses, prompts and messages.
+/// Names `work`, or `tenant`, or `tenant` and `session`. Open work items keep theirs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Erase {
+    /// One work item, by its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<WorkId>,
+    /// All ended work items of this tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// Only those of this session of the tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The `next` of the previous call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// How many work items to look at in this call, from 1 to 1,000; default 1,000.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1000))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// The reason; it is recorded in the log of each work item.
+    pub reason: String,
+}
+
+/// The result of an erasure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EraseReport {
+    /// Work items whose content was erased, or would be.
+    pub works: u64,
+    /// Work items that keep their content, because they are open or have open commands.
+    pub kept: u64,
+    /// Early answers that were deleted, with the first page of a whole tenant.
+    pub early_answers: u64,
+    /// Nothing of the erased content is left in the ledger's own files. False on PostgreSQL, where VACUUM overwrites it,
+    /// and while a reader such as a backup still needs the write-ahead log: then call again.
+    pub overwritten: bool,
+    /// There are more work items to look at: call again with this as `cursor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
 /// The record of a pruning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -50,6 +94,43 @@ pub struct PruneReport {
     pub more: bool,
 }
 
+/// A signed copy of the ledger's anchor, a running digest over all events. Store it outside the ledger's machine: it shows
+/// later whether the ledger still has every event that it had then.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Anchor {
+    /// The version of this format: 1.
+    pub format: u32,
+    /// The id of the ledger. A backup of it has the same.
+    pub ledger: String,
+    /// When the copy was made.
+    pub at: Timestamp,
+    /// The position in the feed up to which it covers events.
+    pub position: String,
+    /// How many events it covers.
+    pub events: u64,
+    /// The running SHA-256 over their positions and hashes.
+    pub digest: String,
+    /// HMAC-SHA256 over the other fields, under the ledger's key.
+    pub mac: String,
+}
+
+impl Anchor {
+    /// The version of the format that this library reads and writes.
+    pub const FORMAT: u32 = 1;
+}
+
+/// Verifies the ledger.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Verify {
+    /// A copy of the anchor that was stored elsewhere: the ledger must still contain the events that it covers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<Anchor>,
+}
+
 /// An inconsistency in the stored data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -73,6 +154,9 @@ pub struct VerifyReport {
     /// them; the changes that only the newer version knows are not.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub newer: u64,
+    /// How many events the given anchor covers; absent if none was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anchored: Option<u64>,
     /// The inconsistencies; empty for a sound ledger.
     pub faults: Vec<Fault>,
     /// Checks that could not be made, each with the way to make it. They are no faults.

@@ -100,6 +100,9 @@ pub struct Event {
     /// Evidence: pointers to traces, logs or tickets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
+    /// Its message, payload and evidence were erased.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub erased: bool,
     /// The `hash` of the previous event in the work item's log.
     pub prev_hash: String,
     /// The hash of the event as it is stored, which is not this JSON: `verify` recomputes it.

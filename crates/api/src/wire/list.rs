@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Phase, State, Timestamp, WaitId, WaitKind, WaitState, WorkId, word::words};
+use super::{Phase, State, Timestamp, WaitId, WaitKind, WaitState, Work, WorkId, word::words};
 
 /// A page of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,6 +16,36 @@ pub struct Page<T> {
     /// The cursor of the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+}
+
+/// A page of work items.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WorkPage {
+    /// The rows.
+    pub items: Vec<Work>,
+    /// Rows of this page that are stored but cannot be read. Run `tenure verify` for details.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<Unreadable>,
+    /// The cursor of the next page; absent on the last. With `at`, a page may be short or empty although more follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The moment that the page shows, if `at` was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<AsOf>,
+}
+
+/// A past moment, computed from the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AsOf {
+    /// The moment.
+    pub at: Timestamp,
+    /// Fields that the log does not record: they are absent, or as the last event before the moment left them.
+    pub not_recorded: Vec<String>,
+    /// Work items were pruned since the moment, so some may be missing from the list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pruned_since: bool,
 }
 
 /// A stored row that cannot be read. The rest of the list is returned without it.
@@ -77,6 +107,9 @@ pub struct WorkQuery {
     /// Only work items with a deadline before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_before: Option<Timestamp>,
+    /// The work items as of this past moment, from the log; the filters apply to their state then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
     /// The `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
@@ -107,6 +140,9 @@ pub struct WorkGet {
     /// The time limit of the long poll: default 30 s, at most 5 minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// The work item as of this past moment, from its log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
 }
 
 /// Which waits to list.

@@ -126,6 +126,14 @@ words! {
         Unsupported = "unsupported",
         /// An operator has paused the intake of new work items; existing ones continue.
         IntakePaused = "intake_paused",
+        /// The anchor is of another ledger.
+        OtherLedger = "other_ledger",
+        /// The anchor was not made by this ledger, or was changed.
+        AnchorForged = "anchor_forged",
+        /// The time is before the first event.
+        BeforeLog = "before_log",
+        /// The time is in the future.
+        InFuture = "in_future",
         /// The database cannot be reached or the daemon is stopping; nothing was written.
         Unavailable = "unavailable",
         /// A read took too long and was stopped, or waited too long for its tenant's turn.

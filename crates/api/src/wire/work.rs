@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AcceptStrength, Actor, Evidence, Forecast, Timestamp, Usage, Wait, Word, WorkId, word::words};
+use super::{
+    AcceptStrength, Actor, AsOf, Evidence, Forecast, Timestamp, Usage, Wait, Word, WorkId, word::words,
+};
 
 words! {
     /// The state of a work item.
@@ -435,6 +437,12 @@ pub struct Work {
     /// The usage of all attempts, one entry for each source, model and currency.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
+    /// When its content was erased last: input, result, progress and messages from before are gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erased_at: Option<Timestamp>,
+    /// The past moment that this shows, from the log; absent if it is the current state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<AsOf>,
 }
 
 /// Why a work item is in its state.

@@ -19,6 +19,9 @@ use crate::{
 pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> BTreeMap<CommandId, Command> {
     let mut commands = BTreeMap::new();
     for event in events {
+        if let Fact::ContentErased(_) = &event.fact {
+            commands.values_mut().for_each(erase);
+        }
         let Some(moved) = event.fact.command() else { continue };
         if let Some(new) = born(event) {
             commands.insert(new.id, new);
@@ -27,6 +30,15 @@ pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> BTreeMap<Command
         }
     }
     commands
+}
+
+/// Drops the texts that came from erased events.
+pub fn erase(command: &mut Command) {
+    let body = &mut *command.body;
+    body.message = None;
+    if let Some(error) = &mut body.error {
+        error.message = None;
+    }
 }
 
 /// Whether a stored command equals the fold of its log. A text that was erased from the log must be erased

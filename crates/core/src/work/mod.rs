@@ -7,6 +7,7 @@ pub mod claim;
 pub mod close_out;
 pub mod complete;
 pub(crate) mod draft;
+pub mod erase;
 pub mod fail;
 pub mod forecast;
 pub mod ingest;

@@ -345,6 +345,7 @@ impl Actors {
             0 => Action::Cancel { work, reason: reason(), deadline_ms: Some(u64::from(c) * 1_000) },
             1 => Action::RequestAbandon { work, reason: reason() },
             2 => Action::RetryNow { work, reason: reason() },
+            3 if self.world.row(work).state.is_terminal() => Action::Erase { work, reason: reason() },
             3 => Action::Quarantine { work, reason: reason() },
             4 => Action::RevokeWaits { work, reason: reason() },
             5 => Action::Complete { work, genuine: !c.is_multiple_of(4), close: close(State::Succeeded) },

@@ -13,6 +13,7 @@ use toml::Spanned;
 
 use super::{
     Bounds, Config, ConfigError, Database, Live, Overlay, Quotas, Rate, Source, Thresholds, Tls,
+    anchor::AnchorSection,
     config_source::{ConfigSource, Secret},
     period::Period,
     progress::{self, KindName, KindSection, SpinningSection},
@@ -43,6 +44,7 @@ pub(super) struct File {
     tls: Option<TlsSection>,
     otlp: OtlpSection,
     alerts: AlertSection,
+    anchor: Option<Spanned<AnchorSection>>,
     /// The settings that every source inherits.
     defaults: SourceSection,
     sources: BTreeMap<SourceName, SourceSection>,
@@ -459,6 +461,10 @@ impl File {
         for (name, section) in self.sources {
             sources.insert(name.0, section.over(&base, at)?);
         }
+        let anchor = self.anchor.map(|section| {
+            let line = at.line(&section);
+            section.into_inner().settle(at, line)
+        });
         let rate = Rate::default();
         let per_second = self.rate.per_second.map_or(rate.per_second, |n| n.0);
         let token_file = overlay.token_file.or(self.token_file).unwrap_or_else(|| db.token_file());
@@ -482,6 +488,7 @@ impl File {
                 rate: Rate { per_second, burst: self.rate.burst.map_or(per_second, |n| n.0) },
                 quotas: self.quotas.settle(),
                 alerts: self.alerts.settle(),
+                anchor: anchor.transpose()?,
                 sources,
                 tools: tools::settle(self.tools, at)?,
                 policy: self.policy.settle(overlay.policies, at)?,

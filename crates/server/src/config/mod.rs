@@ -1,6 +1,7 @@
 //! The configuration: `tenure.toml`, overridden by the flags and environment of the binary. A mistake is an
 //! error with file, line and fix; unknown keys are errors too.
 
+mod anchor;
 mod budget;
 mod calls;
 mod config_source;
@@ -26,6 +27,7 @@ use tenure_core::{
     quota::Quota,
 };
 
+pub use anchor::AnchorExport;
 pub use budget::{Budget, BudgetPeriod, limits_of};
 use config_source::ConfigSource;
 pub(crate) use config_source::is_readable_by_all;
@@ -88,6 +90,8 @@ pub struct Live {
     pub rate: Rate,
     pub quotas: Quotas,
     pub alerts: Thresholds,
+    /// None: the anchor is not exported.
+    pub anchor: Option<AnchorExport>,
     pub sources: BTreeMap<String, Source>,
     pub tools: Tools,
     pub policy: Arc<Policies>,

@@ -70,6 +70,27 @@ fn kinds_inherit_from_their_source_and_it_from_the_defaults() {
 }
 
 #[test]
+fn the_anchor_is_exported_to_a_file_and_a_webhook() {
+    let text = "[anchor]\nfile = \"out/anchor.json\"\nwebhook = { url = \"https://hooks.example/anchor\" }";
+    let export = Config::parse("etc/tenure.toml", text, Overlay::default()).unwrap().live.anchor.unwrap();
+    assert_eq!(export.every, Duration::from_secs(3_600));
+    assert_eq!(export.file, Some(PathBuf::from("etc/out/anchor.json")));
+    assert_eq!(export.webhook.unwrap().url.as_ref().unwrap().host(), Some("hooks.example"));
+    assert_eq!(parse("").unwrap().live.anchor, None);
+    let table = [
+        ("\n[anchor]\nevery = \"1h\"", 2, "name where the anchor is exported to"),
+        ("[anchor]\nfile = \"a\"\nevery = \"5ms\"", 3, "at least 1s"),
+        ("[anchor]\nwebhook = { timeout = \"5s\" }", 2, "needs its `url`"),
+        ("[anchor]\nfil = \"a\"", 2, "did you mean `file`?"),
+    ];
+    for (text, line, fix) in table {
+        let error = parse(text).unwrap_err();
+        assert_eq!(error.line, Some(line), "{text}: {error}");
+        assert!(error.message.contains(fix), "{text}: {error}");
+    }
+}
+
+#[test]
 fn every_mistake_names_its_line_and_its_fix() {
     let table = [
         ("listn = \"127.0.0.1:1\"", 1, "did you mean `listen`?"),

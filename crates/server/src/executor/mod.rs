@@ -38,6 +38,14 @@ pub struct Call {
     pub correlation_id: Option<String>,
 }
 
+/// What is sent over HTTP: a body under a stable id.
+pub struct Message<'m> {
+    pub id: &'m str,
+    /// The URL, if the configuration names none.
+    pub target: &'m str,
+    pub body: Bytes,
+}
+
 #[derive(Serialize)]
 struct CallMessage<'c> {
     #[serde(rename = "type")]
@@ -61,6 +69,11 @@ struct Data<'c> {
 }
 
 impl Call {
+    /// What is sent for it.
+    fn message(&self) -> Message<'_> {
+        Message { id: &self.idempotency_key, target: &self.target, body: self.body() }
+    }
+
     /// The body, byte for byte the same each time: providers compare requests with one key.
     pub fn body(&self) -> Bytes {
         let message = CallMessage {

@@ -29,6 +29,9 @@ pub(crate) async fn prune(
     }
     let by = who.session.principal.actor();
     let pruned = app.ledger.prune(&by, &body.reason, body.before.0, limit).await?;
+    if pruned.works > 0 {
+        app.ledger.overwrite_erased().await?;
+    }
     Ok(Json(w::PruneReport { works: pruned.works, events: pruned.events, more: pruned.more }))
 }
 
@@ -49,12 +52,18 @@ pub(crate) async fn prunings(
     }))
 }
 
-/// Reads the whole ledger and returns every contradiction that it finds.
-#[utoipa::path(post, path = "/v1/admin/verify", tag = "admin", security(("token" = ["admin"])),
+/// Reads the whole ledger and returns every contradiction that it finds, also with a copy of the anchor.
+#[utoipa::path(post, path = "/v1/admin/verify", tag = "admin", request_body = Option<w::Verify>,
+    security(("token" = ["admin"])),
     responses((status = 200, description = "The counts of what was read, and the faults.", body = w::VerifyReport), Problems))]
-pub(crate) async fn verify(State(app): State<Arc<App>>, who: Who) -> JsonResult<w::VerifyReport> {
+pub(crate) async fn verify(
+    State(app): State<Arc<App>>,
+    who: Who,
+    body: Option<Body<w::Verify>>,
+) -> JsonResult<w::VerifyReport> {
     who.session.require_everywhere()?;
-    let report = app.ledger.verify().await?;
+    let copy = body.and_then(|Body(body)| body.anchor).map(wire::signed_anchor).transpose()?;
+    let report = app.ledger.verify_with(copy.as_ref()).await?;
     let fault = |fault: tenure_store::Fault| w::Fault {
         work: fault.work.map(|id| id.to_string().into()),
         what: fault.what,
@@ -63,9 +72,18 @@ pub(crate) async fn verify(State(app): State<Arc<App>>, who: Who) -> JsonResult<
         works: report.works,
         events: report.events,
         newer: report.newer,
+        anchored: copy.map(|copy| copy.anchor.events),
         faults: report.faults.into_iter().map(fault).collect(),
         not_checked: report.not_checked,
     }))
+}
+
+/// Returns a signed copy of the ledger's anchor, to be stored outside the ledger's machine.
+#[utoipa::path(get, path = "/v1/admin/anchor", tag = "admin", security(("token" = ["operate"])),
+    responses((status = 200, description = "The anchor over all events that are settled by now.", body = w::Anchor), Problems))]
+pub(crate) async fn anchor(State(app): State<Arc<App>>, who: Who) -> JsonResult<w::Anchor> {
+    who.session.require_everywhere()?;
+    Ok(Json(wire::anchor(&app.ledger.signed_anchor().await?)))
 }
 
 /// Returns which database the ledger uses, whether its commits are durable, and its schema version.

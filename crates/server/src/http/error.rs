@@ -54,7 +54,11 @@ pub(crate) const fn status(code: Code) -> StatusCode {
         | Code::ReferenceReserved
         | Code::AnswerMismatch
         | Code::EvidenceMissing
-        | Code::Unsupported => StatusCode::UNPROCESSABLE_ENTITY,
+        | Code::Unsupported
+        | Code::OtherLedger
+        | Code::AnchorForged
+        | Code::BeforeLog
+        | Code::InFuture => StatusCode::UNPROCESSABLE_ENTITY,
         Code::Ambiguous
         | Code::IdempotencyMismatch
         | Code::StateChanged
@@ -142,6 +146,10 @@ const fn code_of(code: CoreCode) -> Code {
         CoreCode::Forbidden => Code::Forbidden,
         CoreCode::Unsupported => Code::Unsupported,
         CoreCode::IntakePaused => Code::IntakePaused,
+        CoreCode::OtherLedger => Code::OtherLedger,
+        CoreCode::AnchorForged => Code::AnchorForged,
+        CoreCode::BeforeLog => Code::BeforeLog,
+        CoreCode::InFuture => Code::InFuture,
     }
 }
 

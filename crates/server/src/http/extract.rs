@@ -4,8 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
-    body::{Bytes, to_bytes},
-    extract::{FromRequest, FromRequestParts, RawPathParams, Request},
+    body::{Bytes, HttpBody, to_bytes},
+    extract::{FromRequest, FromRequestParts, OptionalFromRequest, RawPathParams, Request},
     http::{HeaderMap, header, request::Parts},
     response::{IntoResponse, Response},
 };
@@ -32,6 +32,18 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         read(request, BODY_MAX).await.map(Body)
+    }
+}
+
+/// None: the request has no body, and so no type of one.
+impl<T: DeserializeOwned, S: Send + Sync> OptionalFromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Option<Self>, Problem> {
+        if !request.headers().contains_key(header::CONTENT_TYPE) && request.body().is_end_stream() {
+            return Ok(None);
+        }
+        read(request, BODY_MAX).await.map(|body| Some(Body(body)))
     }
 }
 

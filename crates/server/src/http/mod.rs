@@ -9,6 +9,7 @@ mod claim;
 mod command_verbs;
 mod commands;
 mod contract;
+mod erase;
 mod error;
 mod events;
 mod extract;
@@ -128,7 +129,9 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
         .routes(routes!(admin::prune, admin::prunings))
+        .routes(routes!(erase::erase))
         .routes(routes!(admin::verify))
+        .routes(routes!(admin::anchor))
         .routes(routes!(backup::backup))
         .routes(routes!(admin::database))
         .routes(routes!(health::healthz))

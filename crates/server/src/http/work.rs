@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use axum::extract::State;
 use tenure_api::wire as w;
 use tenure_core::{
-    State as WorkState, Wait, Work, WorkId,
+    Millis, State as WorkState, Wait, Work, WorkId,
     action::{Kinds, Tenants},
     model::{Output, WaitState},
 };
@@ -61,17 +61,20 @@ async fn open_waits(caller: &Caller, works: &[Work]) -> Result<HashMap<WorkId, V
     }
 }
 
-/// Lists work items, newest first.
+/// Lists work items, newest first. With `at`, those of a past moment, from the log.
 #[utoipa::path(get, path = "/v1/work", tag = "work", params(w::WorkQuery), security(("token" = ["view"])),
-    responses((status = 200, description = "A page of work items.", body = w::Page<w::Work>), Problems))]
+    responses((status = 200, description = "A page of work items.", body = w::WorkPage), Problems))]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     who: Who,
     Params(query): Params<w::WorkQuery>,
-) -> JsonResult<w::Page<w::Work>> {
+) -> JsonResult<w::WorkPage> {
     let caller = who.caller();
     let limit = page_size(query.limit, PAGE)?;
     let before = query.cursor.as_deref().map(str::parse).transpose()?;
+    if let Some(at) = query.at {
+        return past_list(&who, &filter(query)?, at.0, before, limit).await;
+    }
     let works = caller.list(&filter(query)?, before, limit).await?;
     let next = works.next().map(WorkId::to_string);
     let now = app.ledger.now().await?;
@@ -82,7 +85,28 @@ pub(crate) async fn list(
         wire::work(work, &View { now, waits, payloads, ..View::default() })
     });
     let items = items.collect();
-    Ok(Json(w::Page { items, unreadable: wire::unreadable(&works.unreadable), next }))
+    Ok(Json(w::WorkPage { items, unreadable: wire::unreadable(&works.unreadable), next, as_of: None }))
+}
+
+async fn past_list(
+    who: &Who,
+    filter: &WorkFilter,
+    at: Millis,
+    before: Option<WorkId>,
+    limit: usize,
+) -> JsonResult<w::WorkPage> {
+    let page = who.caller().list_at(filter, at, before, limit).await?;
+    let payloads = who.session.may(w::Scope::Payload);
+    let items = page.works.iter().map(|past| {
+        let view = View { waits: &past.waits, payloads, as_of: Some(at), ..View::default() };
+        wire::work(&past.work, &view)
+    });
+    Ok(Json(w::WorkPage {
+        items: items.collect(),
+        unreadable: wire::unreadable(&page.unreadable),
+        next: page.next.map(|id| id.to_string()),
+        as_of: Some(wire::as_of(at, page.pruned_since)),
+    }))
 }
 
 fn filter(query: w::WorkQuery) -> Result<WorkFilter, Problem> {
@@ -106,7 +130,7 @@ fn filter(query: w::WorkQuery) -> Result<WorkFilter, Problem> {
 }
 
 /// Returns one work item, by its id or a unique prefix of it. With `wait=terminal` it responds once the work
-/// item has ended or the time is over.
+/// item has ended or the time is over; with `at`, as of a past moment, from its log.
 #[utoipa::path(get, path = "/v1/work/{id}", tag = "work", params(("id" = String, Path), w::WorkGet),
     security(("token" = ["view"])),
     responses((status = 200, description = "The work item's current state.", body = w::Work), Problems))]
@@ -118,6 +142,15 @@ pub(crate) async fn get(
 ) -> JsonResult<w::Work> {
     let caller = who.caller();
     let id = find(&caller, &id).await?;
+    if let Some(at) = query.at {
+        if query.wait.is_some() || query.timeout_ms.is_some() {
+            return Err(Problem::invalid("A past moment does not change: leave out `wait`, or `at`."));
+        }
+        let past = caller.work_at(id, at.0).await?;
+        let view =
+            View { waits: &past.waits, evidence: &past.evidence, as_of: Some(at.0), ..View::default() };
+        return shown(&app, &who, &past.work, view).await;
+    }
     let work = match query.wait {
         None => caller.work(id).await?,
         Some(w::Until::Terminal) => {
@@ -128,30 +161,28 @@ pub(crate) async fn get(
             work
         }
     };
-    let payloads = who.session.may(w::Scope::Payload);
     let waits = open_waits(&caller, std::slice::from_ref(&work)).await?.remove(&id).unwrap_or_default();
+    let now = app.ledger.now().await?;
+    let evidence = app.ledger.evidence(&work).await?;
+    shown(&app, &who, &work, View { now, waits: &waits, evidence: &evidence, ..View::default() }).await
+}
+
+/// One work item, with its payloads for a reader who may see them.
+async fn shown(app: &App, who: &Who, work: &Work, view: View<'_>) -> JsonResult<w::Work> {
+    let payloads = who.session.may(w::Scope::Payload);
     let result_seq = match &work.body.output {
         Some(Output::Inline { seq, .. }) => Some(*seq),
         Some(Output::Reference(_) | Output::NoOutput) | None => None,
     };
     let (mut input, mut result) = (None, None);
     if payloads {
-        input = app.ledger.payload(id, 1).await?;
+        input = app.ledger.payload(work.id, 1).await?;
         if let Some(seq) = result_seq {
-            result = app.ledger.payload(id, seq).await?;
+            result = app.ledger.payload(work.id, seq).await?;
         }
     }
-    let now = app.ledger.now().await?;
-    let evidence = app.ledger.evidence(&work).await?;
-    let view = View {
-        now,
-        waits: &waits,
-        payloads,
-        input: input.as_ref(),
-        result: result.as_ref(),
-        evidence: &evidence,
-    };
-    Ok(Json(wire::work(&work, &view)))
+    let view = View { payloads, input: input.as_ref(), result: result.as_ref(), ..view };
+    Ok(Json(wire::work(work, &view)))
 }
 
 /// The work item once it has ended, or its state when the time is over. Woken by the feed.

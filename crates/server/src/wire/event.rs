@@ -24,6 +24,7 @@ pub(crate) fn event(stored: &StoredEvent, tenant: &str, payloads: bool) -> w::Ev
         message: event.message.clone(),
         payload: value(event.payload.as_ref().filter(|_| payloads)),
         evidence: event.evidence.iter().map(super::evidence).collect(),
+        erased: event.content.is_some_and(|content| content.salt.is_none()),
         prev_hash: event.prev_hash.hex(),
         hash: event.hash.hex(),
     }

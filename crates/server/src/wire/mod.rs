@@ -1,6 +1,7 @@
 //! Converts between wire types and the ledger's types. Nothing is decided here: names are mapped, times are
 //! written as text, and payloads are left out for readers who may not see them.
 
+mod anchor;
 mod command;
 mod data;
 mod database;
@@ -17,6 +18,7 @@ mod wait;
 mod work;
 mod worker;
 
+pub(crate) use anchor::{anchor, signed_anchor};
 pub(crate) use command::{Shown, call_error, command, cost, digest, finding, proof, recorded};
 pub(crate) use database::{database, intake_table};
 pub(crate) use event::event;
@@ -29,7 +31,7 @@ pub(crate) use stuck::stuck;
 pub(crate) use token::{new_token, pruning, token};
 pub(crate) use twins::{ToCore, ToWire};
 pub(crate) use wait::wait;
-pub(crate) use work::{View, work};
+pub(crate) use work::{View, as_of, work};
 pub(crate) use worker::worker;
 
 use serde_json::Value;

@@ -18,6 +18,8 @@ pub(crate) struct View<'a> {
     pub input: Option<&'a Payload>,
     pub result: Option<&'a Payload>,
     pub evidence: &'a [Evidence],
+    /// The past moment that is shown. `now` is not used then: a lease is graded as its last event left it.
+    pub as_of: Option<Millis>,
 }
 
 pub(crate) fn work(work: &Work, view: &View<'_>) -> w::Work {
@@ -61,7 +63,7 @@ pub(crate) fn work(work: &Work, view: &View<'_>) -> w::Work {
         step: body.step.clone(),
         priority: spec.priority,
         disposition: spec.disposition.to_wire().into(),
-        lease: lease(work, view.now),
+        lease: lease(work, judged_at(work, view)),
         first_started: body.first_started.as_ref().map(|first| w::FirstStarted {
             worker: first.worker.clone(),
             incarnation: first.incarnation.clone(),
@@ -111,7 +113,30 @@ pub(crate) fn work(work: &Work, view: &View<'_>) -> w::Work {
         warnings: body.warnings.clone(),
         evidence: view.evidence.iter().map(super::evidence).collect(),
         usage: body.usage.iter().map(used).collect(),
+        erased_at: body.erased_at.map(at),
+        as_of: view.as_of.map(|moment| as_of(moment, false)),
     }
+}
+
+/// The fields of a past moment that no event records.
+const NOT_RECORDED: [&str; 7] = [
+    "due_at",
+    "last_heartbeat_at",
+    "lease.expires_at",
+    "lease.liveness",
+    "lease.missed",
+    "lease.renewed_at",
+    "progress",
+];
+
+pub(crate) fn as_of(moment: Millis, pruned_since: bool) -> w::AsOf {
+    w::AsOf { at: at(moment), not_recorded: NOT_RECORDED.map(str::to_owned).to_vec(), pruned_since }
+}
+
+/// When the lease is graded. Renewals are not in the log: at a past moment nobody is called silent for lack of them.
+fn judged_at(work: &Work, view: &View<'_>) -> Millis {
+    let recorded = work.lease.as_ref().filter(|_| view.as_of.is_some()).map(|lease| lease.renewed_at);
+    recorded.unwrap_or(view.now)
 }
 
 /// The current lease, or the last one if it was not superseded.

@@ -1,5 +1,6 @@
 //! The daemon over HTTP, in process or over a socket.
 
+mod anchor;
 mod bad_input;
 mod batch;
 mod bed;
@@ -10,12 +11,14 @@ mod contract;
 mod dispatch;
 mod drain;
 mod dry_run;
+mod erase;
 mod evidence;
 mod in_process;
 mod intake;
 mod life;
 mod metrics;
 mod outage;
+mod past;
 mod plan;
 mod recovery;
 mod rights;

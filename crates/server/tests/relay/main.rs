@@ -1,5 +1,6 @@
 //! The relay and the reconciler over a real ledger, with a provider that records its calls.
 
+mod anchors;
 mod bed;
 mod checker;
 mod lookups;

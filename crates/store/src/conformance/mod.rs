@@ -14,6 +14,7 @@ pub mod deadlines;
 pub mod doubt;
 pub mod dry_run;
 pub mod dues;
+pub mod erase;
 pub mod family;
 pub mod gauges;
 pub mod identity;
@@ -22,6 +23,7 @@ pub mod intake;
 pub mod lease;
 pub mod life;
 pub mod operate;
+pub mod past;
 pub mod plans;
 pub mod quota;
 pub mod reads;
@@ -259,8 +261,15 @@ macro_rules! conformance_tests {
                 a_cursor_never_skips,
                 explanations_say_what_to_do,
                 anchors_cover_the_feed,
+                a_signed_anchor_is_of_this_ledger,
                 the_sweeper_advances_the_ledgers_own_anchor,
                 time_is_the_stores,
+            }
+            past {
+                a_work_item_is_shown_as_of_each_of_its_events,
+                a_list_is_as_of_a_moment,
+                times_that_nobody_knows_are_refused,
+                what_was_pruned_is_told,
             }
             tenancy {
                 a_foreign_work_does_not_exist,
@@ -293,6 +302,11 @@ macro_rules! conformance_tests {
                 what_something_open_needs_stays,
                 a_call_is_bounded,
                 anchors_hold_over_what_was_pruned,
+            }
+            erase {
+                erased_content_is_gone_and_the_log_stays,
+                only_a_person_erases_what_has_ended,
+                a_session_or_a_tenant_is_erased_page_by_page,
             }
             identity {
                 a_colleague_is_not_given_the_leases_of_a_repeated_claim,

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 use tenure_core::{
-    Millis, Phase, State, Work, WorkId,
+    Code, Millis, Phase, State, Work, WorkId,
     action::{Failure, Tenants},
     model::{ErrorClass, Source, WaitKind, Workflow},
 };
 use tokio::task::JoinSet;
 
-use super::{Bed, LAPSE_MS, claimant, job, owner_bound, said_in, success};
-use crate::{Anchor, NewWait, NewWork, Position, WorkFilter};
+use super::{Bed, LAPSE_MS, claimant, job, owner_bound, refused, said_in, success};
+use crate::{Anchor, NewWait, NewWork, Position, SignedAnchor, WorkFilter};
 
 /// One work item in each of several states, differing in every field that a filter has.
 async fn populate(bed: &Bed) -> Vec<Work> {
@@ -210,6 +210,34 @@ pub async fn anchors_cover_the_feed(bed: &mut Bed) {
     let mut other = second;
     other.digest.0[0] ^= 1;
     assert!(!bed.ledger.verify_anchor(&other).await.unwrap());
+}
+
+/// A copy that is stored elsewhere is checked before it is compared: it is this ledger's, and as this ledger made it.
+pub async fn a_signed_anchor_is_of_this_ledger(bed: &mut Bed) {
+    let events = populate(bed).await.iter().map(|work| work.seq).sum::<u64>();
+    bed.settled(Position::default(), events as usize).await;
+    let copy = bed.ledger.signed_anchor().await.unwrap();
+    assert_eq!(
+        (copy.anchor.events, copy.at),
+        (events, bed.now()),
+        "over what no sweeper has anchored yet, too"
+    );
+    assert_eq!(copy.ledger, bed.ledger.id());
+    assert_eq!(bed.ledger.verify_with(Some(&copy)).await.unwrap().faults, []);
+    bed.ingest(job("more")).await;
+    assert_eq!(bed.ledger.verify_with(Some(&copy)).await.unwrap().faults, [], "a ledger may go on");
+
+    let refused_as = async |change: &dyn Fn(&mut SignedAnchor), code| {
+        let mut other = copy.clone();
+        change(&mut other);
+        assert_eq!(refused(bed.ledger.verify_with(Some(&other)).await), code, "{other:?}");
+    };
+    refused_as(&|copy| copy.ledger.replace_range(4..6, "zz"), Code::OtherLedger).await;
+    refused_as(&|copy| copy.at += 1, Code::AnchorForged).await;
+    refused_as(&|copy| copy.anchor = Anchor::default(), Code::AnchorForged).await;
+    refused_as(&|copy| copy.anchor.events -= 1, Code::AnchorForged).await;
+    refused_as(&|copy| copy.anchor.digest.0[31] ^= 1, Code::AnchorForged).await;
+    refused_as(&|copy| copy.mac = copy.anchor.digest, Code::AnchorForged).await;
 }
 
 /// The store uses the injected clock, also to find due dates.

@@ -127,6 +127,7 @@ pub async fn anchors_hold_over_what_was_pruned(bed: &mut Bed) {
     bed.settled(Position::default(), events).await;
     let before = bed.ledger.extend_anchor(Anchor::default()).await.unwrap();
     assert_eq!(before.events, events as u64);
+    let copy = bed.ledger.signed_anchor().await.unwrap();
     bed.skip(3 * HOUR).await;
     let kept = ended(bed, job("kept")).await;
     assert_eq!(
@@ -134,6 +135,7 @@ pub async fn anchors_hold_over_what_was_pruned(bed: &mut Bed) {
         1
     );
     assert!(bed.ledger.verify_anchor(&before).await.unwrap(), "their places and hashes are kept");
+    assert_eq!(bed.ledger.verify_with(Some(&copy)).await.unwrap().faults, [], "also for a copy from before");
     let feed = bed.settled(Position::default(), events).await;
     assert!(feed.iter().all(|stored| stored.event.work == kept), "the feed has what is left");
     let after = bed.ledger.extend_anchor(before).await.unwrap();

@@ -4,11 +4,13 @@ mod caller;
 mod commands;
 mod credentials;
 mod due;
+mod erase;
 mod forecast;
 mod health;
 mod idle;
 mod intake;
 mod new;
+mod past;
 mod quota;
 mod reads;
 mod recovery;
@@ -54,10 +56,12 @@ use crate::{
 pub use caller::{Caller, Resolved, Waiting};
 pub use commands::{DispatchRef, Reserved, Sending};
 pub use due::{Due, DueCursor, DuePage};
+pub use erase::Erased;
 pub use forecast::AtRisk;
 pub use health::Health;
 pub use idle::IdleClaim;
 pub use new::{NewWait, NewWork, new_worker};
+pub use past::{PastPage, PastWork};
 pub use recovery::{
     AppliedPlan, ApplyPlan, PLAN_MAX, PlanFilter, PlanOverride, PlannedRecovery, RecoveryPlan, RowOutcome,
 };

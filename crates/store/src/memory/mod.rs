@@ -25,8 +25,8 @@ use std::{
 };
 
 use tenure_core::{
-    Attempt, Change, CredentialId, Event, LoadSet, Millis, Records, Reply, Submission, WorkId,
-    action::Action, decide, limits, payload::Digest, schedule::Schedule,
+    Attempt, Change, CredentialId, Event, Fact, LoadSet, Millis, Records, Reply, Submission, WorkId,
+    action::Action, decide, limits, model::AttemptEnd, payload::Digest, schedule::Schedule,
 };
 use tokio::time::Instant;
 
@@ -154,12 +154,30 @@ impl Inner {
                         attempt.end = Some((**end).clone());
                     }
                 }
+                Change::Erase { work, before } => self.erase(*work, *before),
                 _ => {}
             }
             self.records.absorb(change);
         }
         let payloads = self.payloads(&wanted(&decision.reply));
         Ok(LedgerReply { reply: decision.reply, payloads })
+    }
+
+    /// What the databases' statements erase.
+    fn erase(&mut self, work: WorkId, before: u64) {
+        for index in self.by_work.get(&work).into_iter().flatten() {
+            let Some(event) = self.log.get_mut(index) else { continue };
+            if event.seq >= before || matches!(event.fact, Fact::ContentErased(_)) {
+                continue;
+            }
+            (event.message, event.payload) = (None, None);
+            event.evidence.clear();
+            if let Some(content) = &mut event.content {
+                content.salt = None;
+            }
+        }
+        let ends = self.attempts.iter_mut().filter(|((owner, _), _)| *owner == work);
+        ends.filter_map(|(_, attempt)| attempt.end.as_mut()).for_each(AttemptEnd::erase);
     }
 
     /// Everything is at hand but what is derived: sessions, and inputs that live in the log.

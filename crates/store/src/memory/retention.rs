@@ -92,6 +92,10 @@ impl RetentionStore for Memory {
         self.ready(|inner| inner.tombstones.get(&work).cloned())
     }
 
+    fn overwrite_erased(&self) -> StoreFuture<'_, bool> {
+        self.ready(|_| true)
+    }
+
     fn any_pruned(&self) -> StoreFuture<'_, bool> {
         self.ready(|inner| !inner.tombstones.is_empty())
     }

@@ -45,6 +45,18 @@ impl WaitStore for Memory {
         self.ready(|inner| inner.records.kept.get(&key).cloned().flatten())
     }
 
+    fn forget_kept_of<'a>(&'a self, tenant: &'a str) -> StoreFuture<'a, u64> {
+        self.change(|inner| {
+            let kept =
+                inner.records.kept.iter().filter(|((owner, _), kept)| owner == tenant && kept.is_some());
+            let keys: Vec<TenantKey> = kept.map(|(key, _)| key.clone()).collect();
+            let count = keys.len() as u64;
+            keys.into_iter()
+                .for_each(|(tenant, reference)| inner.records.absorb(Change::Unkeep { tenant, reference }));
+            count
+        })
+    }
+
     fn forget_kept(&self, at: Millis) -> StoreFuture<'_, u64> {
         let mut inner = self.inner();
         let old: Vec<TenantKey> = inner

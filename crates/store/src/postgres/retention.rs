@@ -195,6 +195,11 @@ impl RetentionStore for Postgres {
         })
     }
 
+    /// VACUUM does it, when it comes to the tables.
+    fn overwrite_erased(&self) -> StoreFuture<'_, bool> {
+        Box::pin(std::future::ready(Ok(false)))
+    }
+
     fn any_pruned(&self) -> StoreFuture<'_, bool> {
         Box::pin(async move {
             let rows = self.points.query(ANY_PRUNED, params![]).await?;

@@ -127,6 +127,20 @@ const SAVE_KEPT: &str = statement!(
 const DELETE_KEPT: &str = "DELETE FROM kept t USING unnest($1::text[], $2::text[]) AS v(tenant, reference) \
      WHERE t.tenant = v.tenant AND t.reference = v.reference";
 
+/// The record of an erasure keeps its reason.
+const ERASE_EVENTS: &str = "UPDATE event e SET message = NULL, payload = NULL, evidence = NULL, salt = NULL \
+     FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[])) AS v(work, before) \
+     WHERE e.work = v.work AND e.seq < v.before AND e.type <> 'content_erased'";
+/// What the records of these works have from their erased events.
+const ERASE_ATTEMPTS: &str = "UPDATE attempt_end SET error = (error::jsonb - 'message')::text \
+     WHERE work = ANY($1::uuid[]) AND error IS NOT NULL";
+const ERASE_WAITS: &str = "UPDATE wait SET detail = (detail::jsonb - '{prompt,schema,default}'::text[])::text \
+     WHERE work = ANY($1::uuid[])";
+/// A command may have an event that is not erased.
+const ERASE_COMMANDS: &str = "UPDATE command c SET body = ((c.body::jsonb - 'message') #- '{error,message}')::text \
+     FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[])) AS v(work, before) \
+     WHERE c.work = v.work AND c.seq < v.before";
+
 /// The open work items that ended ones wake: children, and those that wait for them.
 macro_rules! woken {
     () => {
@@ -195,7 +209,21 @@ pub(super) fn rest<'a>(
     waits(pipeline, batch);
     kept(pipeline, key, batch);
     command::save(pipeline, batch);
+    erased(pipeline, batch);
     sessions(pipeline, batch);
+}
+
+fn erased<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
+    let erased = &batch.writes.erased[..];
+    if erased.is_empty() {
+        return;
+    }
+    let works = || params![each(erased, |(work, _)| work.0)];
+    let bounds = || params![each(erased, |(work, _)| work.0), each(erased, |(_, before)| *before as i64)];
+    pipeline.add(ERASE_EVENTS, bounds());
+    pipeline.add(ERASE_ATTEMPTS, works());
+    pipeline.add(ERASE_WAITS, works());
+    pipeline.add(ERASE_COMMANDS, bounds());
 }
 
 fn events<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch, mark: Mark) {

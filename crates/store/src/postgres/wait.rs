@@ -17,6 +17,7 @@ use crate::{
 };
 
 const FORGET: &str = "DELETE FROM kept WHERE kept_at <= $1::bigint";
+const FORGET_OF: &str = "DELETE FROM kept WHERE tenant = $1::text";
 
 impl WaitStore for Postgres {
     fn waits<'a>(
@@ -52,6 +53,16 @@ impl WaitStore for Postgres {
             let session = self.points.session().await?;
             let mut pipeline = Pipeline::default();
             let step = pipeline.add(FORGET, params![at]);
+            let results = pipeline.run(&session).await.map_err(|fault| fault.at_commit().error())?;
+            Ok(results.affected(step))
+        })
+    }
+
+    fn forget_kept_of<'a>(&'a self, tenant: &'a str) -> StoreFuture<'a, u64> {
+        Box::pin(async move {
+            let session = self.points.session().await?;
+            let mut pipeline = Pipeline::default();
+            let step = pipeline.add(FORGET_OF, params![tenant]);
             let results = pipeline.run(&session).await.map_err(|fault| fault.at_commit().error())?;
             Ok(results.affected(step))
         })

@@ -67,6 +67,13 @@ pub(super) const DELETE: &str = concat!(
     "DELETE FROM event WHERE position IN (SELECT place FROM log WHERE number > ?2 AND number <= ?3)"
 );
 
+/// The record of an erasure keeps its reason.
+pub(super) const ERASE: &str = concat!(
+    log!(),
+    "UPDATE event SET message = NULL, payload = NULL, evidence = NULL, salt = NULL \
+     WHERE type <> 'content_erased' AND position IN (SELECT place FROM log WHERE number > ?2 AND number <= ?3)"
+);
+
 /// The bounds of one event, for these statements.
 pub(super) fn only(seq: u64) -> (i64, i64) {
     let seq = i64::try_from(seq).unwrap_or(i64::MAX);

@@ -1,5 +1,7 @@
 //! Pruning: deletes work items and their events, and leaves tombstones and links.
 
+use std::time::Duration;
+
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, TransactionBehavior, params};
 use tenure_core::{Identity, Millis, WorkId, model::Source};
 
@@ -8,6 +10,7 @@ use super::{
     read::bound,
     readers,
     row::{self, Read, to_json},
+    settings::{self, Overwrite},
     table::table,
 };
 use crate::{
@@ -71,12 +74,17 @@ const DELETE_REST: [&str; 7] = [
 ];
 const TOMBSTONE: &str = concat!("SELECT ", tombstone_columns!(), " FROM tombstone WHERE work = ?1");
 
+/// Tries to empty the write-ahead log, and the pause between two.
+const OVERWRITE_TRIES: usize = 10;
+const OVERWRITE_AGAIN: Duration = Duration::from_millis(50);
+
 /// Work items pruned in one transaction. Other writers get a turn in between.
 const AT_ONCE: usize = 500;
 
 /// Deletes the work items that may still be pruned, and leaves tombstones.
 fn prune(conn: &Connection, key: &Key, ids: &[WorkId], before: Before, at: Millis) -> Read<Pruned> {
     let mut pruned = Pruned::default();
+    settings::overwrite(conn, Overwrite::Everything)?;
     // This process has no other open write, and the lock excludes other processes.
     let transaction = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     for work in ids {
@@ -99,6 +107,7 @@ fn prune(conn: &Connection, key: &Key, ids: &[WorkId], before: Before, at: Milli
         pruned.works += 1;
     }
     transaction.commit()?;
+    settings::overwrite(conn, Overwrite::WithinPages)?;
     Ok(pruned)
 }
 
@@ -193,6 +202,19 @@ impl RetentionStore for SqliteStore {
 
     fn tombstone(&self, work: WorkId) -> StoreFuture<'_, Option<Tombstone>> {
         self.read(move |reader| Ok(reader.all(TOMBSTONE, [work.0.as_bytes()], tombstone)?.pop()))
+    }
+
+    fn overwrite_erased(&self) -> StoreFuture<'_, bool> {
+        Box::pin(async move {
+            for _ in 0..OVERWRITE_TRIES {
+                if self.write(|conn| Ok(settings::restart_log(conn)?)).await? {
+                    return Ok(true);
+                }
+                // A checkpoint or a short read is over by then.
+                tokio::time::sleep(OVERWRITE_AGAIN).await;
+            }
+            Ok(false)
+        })
     }
 
     fn any_pruned(&self) -> StoreFuture<'_, bool> {

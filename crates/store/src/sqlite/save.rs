@@ -10,10 +10,11 @@ use tenure_core::{
 };
 
 use super::{
-    log::RowRef,
+    log::{self, RowRef},
     row::{
         AttemptEndRow, AttemptRow, EventRow, KeptRow, Read, StepRow, WaitRow, WorkKeys, WorkRow, WorkSpec,
     },
+    settings::{self, Overwrite},
     tables::Tables,
 };
 use crate::states::sql;
@@ -40,6 +41,13 @@ const SAVE_KEPT: &str = statement!(
     ") VALUES (" { marks(KeptRow::COLUMNS, 1) } ", " { marks(MAC, 1 + KeptRow::COLUMNS.len()) } ")"
 );
 const DELETE_KEPT: &str = "DELETE FROM kept WHERE tenant = ?1 AND reference = ?2";
+
+/// What the records of a work (?1) have from its erased events; a command may have an event (?2 or later) that is not erased.
+const ERASE_REST: [&str; 3] = [
+    "UPDATE attempt SET error = json_remove(error, '$.message') WHERE work = ?1 AND error IS NOT NULL AND ?2 > 0",
+    "UPDATE wait SET detail = json_remove(detail, '$.prompt', '$.schema', '$.default') WHERE work = ?1 AND ?2 > 0",
+    "UPDATE command SET body = json_remove(body, '$.message', '$.error.message') WHERE work = ?1 AND seq < ?2",
+];
 
 /// The open work items that the end of another one wakes: its children, and those that wait for it.
 const WAKE_CHILDREN: [&str; 2] = [
@@ -92,6 +100,7 @@ impl Tables<'_> {
             self.save_kept(key, kept.as_ref())?;
         }
         self.save_commands(batch)?;
+        self.erase(&batch.writes.erased)?;
         for row in &rows {
             self.save_ready(row)?;
         }
@@ -314,6 +323,23 @@ impl Tables<'_> {
             }
             None => _ = self.cached(DELETE_KEPT)?.execute(params![key.0, key.1])?,
         }
+        Ok(())
+    }
+
+    /// Freed pages are overwritten too: otherwise only what is freed within a page is.
+    fn erase(&mut self, erased: &[(WorkId, u64)]) -> Read<()> {
+        if erased.is_empty() {
+            return Ok(());
+        }
+        settings::overwrite(self.conn, Overwrite::Everything)?;
+        for (work, before) in erased {
+            let (id, before) = (work.0.as_bytes(), *before as i64);
+            self.cached(log::ERASE)?.execute(params![id, 0, before - 1])?;
+            for sql in ERASE_REST {
+                self.cached(sql)?.execute(params![id, before])?;
+            }
+        }
+        settings::overwrite(self.conn, Overwrite::WithinPages)?;
         Ok(())
     }
 

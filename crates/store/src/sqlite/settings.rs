@@ -10,7 +10,7 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, config::DbConfig, ffi};
 
-use super::migrate;
+use super::{loss, migrate};
 use crate::{Error, diagnosis::Setting};
 
 /// Earlier versions could corrupt a file when its WAL was reset under load.
@@ -102,6 +102,37 @@ fn recognise(path: &Path, conn: &Connection) -> Result<(), Error> {
     migrate::recognise(conn)
 }
 
+/// What a write overwrites of deleted content.
+#[derive(Clone, Copy)]
+pub(super) enum Overwrite {
+    /// Content within pages that are written anyway. It costs next to nothing.
+    WithinPages,
+    /// Pages that become free as well.
+    Everything,
+}
+
+pub(super) fn overwrite(conn: &Connection, what: Overwrite) -> rusqlite::Result<()> {
+    let value = match what {
+        Overwrite::WithinPages => "FAST",
+        Overwrite::Everything => "ON",
+    };
+    conn.pragma_update(None, "secure_delete", value)
+}
+
+/// Moves the log into the file, starts it anew and cuts off what is left of it: it may hold earlier versions of pages. False:
+/// a reader still needs it. The log is never empty meanwhile: an empty one would look like a lost one.
+pub(super) fn restart_log(conn: &Connection) -> rusqlite::Result<bool> {
+    // The writer does not wait for readers: everybody in the queue would.
+    conn.busy_timeout(Duration::ZERO)?;
+    conn.pragma_update(None, "journal_size_limit", 0)?;
+    let restarted = conn
+        .query_row("PRAGMA wal_checkpoint(RESTART)", [], |row| Ok(row.get::<_, i64>(0)? == 0))
+        .and_then(|done| Ok(done && loss::leave_to_others(conn)?));
+    conn.pragma_update(None, "journal_size_limit", KEPT_WAL)?;
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    restarted
+}
+
 /// `busy_timeout` is set first: changing the journal mode needs the lock.
 pub(super) fn set(conn: &Connection) -> rusqlite::Result<()> {
     write_ahead(conn)?;
@@ -113,6 +144,7 @@ pub(super) fn set(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "cache_size", CACHE)?;
     conn.pragma_update(None, "wal_autocheckpoint", LARGE_WAL)?;
     conn.pragma_update(None, "journal_size_limit", KEPT_WAL)?;
+    overwrite(conn, Overwrite::WithinPages)?;
     planned_once(conn)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())

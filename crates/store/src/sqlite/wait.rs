@@ -16,6 +16,7 @@ use crate::{
 };
 
 const FORGET: &str = "DELETE FROM kept WHERE kept_at <= ?1";
+const FORGET_OF: &str = "DELETE FROM kept WHERE tenant = ?1";
 
 impl WaitStore for SqliteStore {
     fn waits<'a>(
@@ -46,6 +47,11 @@ impl WaitStore for SqliteStore {
 
     fn forget_kept(&self, at: Millis) -> StoreFuture<'_, u64> {
         self.write(move |conn| Ok(conn.execute(FORGET, [at])? as u64))
+    }
+
+    fn forget_kept_of<'a>(&'a self, tenant: &'a str) -> StoreFuture<'a, u64> {
+        let tenant = tenant.to_owned();
+        self.write(move |conn| Ok(conn.execute(FORGET_OF, [tenant])? as u64))
     }
 }
 

@@ -199,6 +199,9 @@ impl Script {
                 Action::RequestRelease { work: self.work(), reason: "the host goes".to_owned() }
             }
             79 => Action::RequestAbandon { work: self.work(), reason: "nobody knows".to_owned() },
+            80 if self.dice.random_bool(0.5) => {
+                Action::Erase { work: self.work(), reason: "their wish".to_owned() }
+            }
             80 => Action::RetryNow { work: self.work(), reason: "now".to_owned() },
             81 => Action::Quarantine { work: self.work(), reason: "odd".to_owned() },
             82..85 => self.decide(),

@@ -299,6 +299,70 @@ impl Edit {
     }
 }
 
+/// What a copy of the anchor shows, made before the edit: also where the ledger's own anchor was cut to what is left.
+pub fn against_a_copy() -> Vec<Edit> {
+    const ENDED: &str = "(SELECT id FROM work WHERE source_id = 'ended')";
+    let gone = |what: &str| format!("DELETE FROM {what} = {ENDED}");
+    let rows = [
+        "event WHERE work",
+        "{attempt} WHERE work",
+        "step WHERE work",
+        "wait WHERE work",
+        "command WHERE work",
+    ];
+    let rows = rows.iter().chain(&["status WHERE work"]).map(|what| gone(what));
+    let work = rows.chain(["DELETE FROM work WHERE source_id = 'ended'".to_owned()]).collect::<Vec<_>>();
+    vec![
+        both(
+            &work.join(";"),
+            &["the feed does not match the anchor of 2026-", "events or whole work items were deleted"],
+        ),
+        both(
+            "DELETE FROM event WHERE work = (SELECT id FROM work WHERE source_id = 'failed') AND seq > 2",
+            &["the feed does not match the anchor of 2026-", "its newest events were cut off"],
+        ),
+        each(
+            "UPDATE event SET hash = randomblob(32) WHERE seq = 2",
+            "UPDATE event SET hash = sha256('other') WHERE seq = 2",
+            &["the feed does not match the anchor of 2026-", "an event was edited or replaced"],
+        ),
+        each(
+            "UPDATE event SET message = 'it was quick' WHERE type = 'attempt_failed'",
+            "UPDATE event SET message = 'it was quick' WHERE type = 'attempt_failed'",
+            &["event 3"],
+        ),
+        each(
+            "",
+            "INSERT INTO link (epoch, txn, number, hash, work, mac) SELECT epoch, txn, number - 1, hash, work, mac \
+             FROM link LIMIT 1",
+            &["the feed does not match the anchor of 2026-", "events were inserted"],
+        ),
+    ]
+}
+
+/// Opens an older copy of a ledger that has gone on meanwhile, and looks at it with a copy of the newer one's anchor.
+pub async fn an_older_copy_is_found(whole: &Ledger, clock: &Arc<ManualClock>, older: &Ledger) {
+    let before = whole.anchor().await.unwrap();
+    let caller = whole.caller(Actor::worker("w"));
+    caller.ingest(job("newer")).await.unwrap();
+    let mut copy = whole.signed_anchor().await.unwrap();
+    while copy.anchor.events == before.events {
+        copy = whole.signed_anchor().await.unwrap();
+    }
+    assert_eq!(whole.verify_with(Some(&copy)).await.unwrap().faults, []);
+    assert_eq!(older.verify().await.unwrap().faults, [], "nothing in it says that it is old");
+    let faults = older.verify_with(Some(&copy)).await.unwrap().faults;
+    let told: Vec<&str> = faults.iter().map(|fault| fault.what.as_str()).collect();
+    assert!(matches!(told[..], [one] if one.contains("this is an older copy of the ledger")), "{told:?}");
+    // It goes on by itself, until it has as many events.
+    let caller = older.caller(Actor::worker("w"));
+    clock.advance(1);
+    caller.ingest(job("other")).await.unwrap();
+    while older.signed_anchor().await.unwrap().anchor.events < copy.anchor.events {}
+    let faults = older.verify_with(Some(&copy)).await.unwrap().faults;
+    assert!(faults.iter().any(|fault| fault.what.contains("an older copy of the ledger")), "{faults:?}");
+}
+
 /// Objects that keep others from writing invalid data.
 pub fn schema() -> Vec<Edit> {
     vec![

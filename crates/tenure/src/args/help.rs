@@ -10,7 +10,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Look",
         &[
             "needs", "top", "ps", "list", "show", "explain", "events", "watch", "commands", "workers",
-            "victims", "alerts",
+            "stuck", "alerts",
         ],
     ),
     ("Answer", &["approve", "reject", "resolve", "reconnect", "waits"]),
@@ -25,6 +25,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "quarantine",
             "abandon",
             "drain",
+            "recover",
             "schedule",
             "intake",
         ],
@@ -55,6 +56,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "backup",
             "restore",
             "prune",
+            "erase",
+            "anchor",
             "token",
             "config",
             "tools",
@@ -82,7 +85,8 @@ fn groups(command: &Command) -> String {
     let mut text = String::new();
     for (title, names) in GROUPS {
         let named = names.iter().filter_map(|name| verbs.iter().find(|verb| verb.get_name() == *name));
-        let others = verbs.iter().filter(|verb| title == OTHERS && !grouped(verb.get_name()));
+        let others =
+            verbs.iter().filter(|verb| title == OTHERS && !grouped(verb.get_name()) && !verb.is_hide_set());
         text.push_str(&format!("{title}:\n"));
         for verb in named.chain(others) {
             let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
@@ -103,7 +107,7 @@ mod tests {
     fn every_verb_is_in_one_group_and_every_name_is_a_verb() {
         let help = command().render_help().to_string();
         let verbs = Cli::command();
-        for verb in verbs.get_subcommands() {
+        for verb in verbs.get_subcommands().filter(|verb| !verb.is_hide_set()) {
             let line = format!("\n  {} ", verb.get_name());
             assert_eq!(help.matches(&line).count(), 1, "{} in {help}", verb.get_name());
         }

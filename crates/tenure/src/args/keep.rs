@@ -19,6 +19,44 @@ pub struct Prune {
 }
 
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure erase w_0198… --reason 'their wish' --yes\n  \
+tenure erase --tenant acme --session chat-7 --reason 'their wish' --dry-run\n\n\
+Only ended work items: their events and hashes stay, and one that says who erased and why is added. What is left, and where \
+else copies may be, is in docs/privacy.md.")]
+#[command(group = clap::ArgGroup::new("what").args(["id", "tenant"]).required(true))]
+pub struct Erase {
+    /// One work item, by its id or a unique prefix
+    pub id: Option<String>,
+    /// All ended work items of this tenant
+    #[arg(long)]
+    pub tenant: Option<String>,
+    /// Only those of this session of the tenant
+    #[arg(long, requires = "tenant")]
+    pub session: Option<String>,
+    #[command(flatten)]
+    pub act: Act,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  tenure verify && echo sound\n  tenure verify --anchor anchor.json")]
+pub struct Verify {
+    /// A copy of the anchor that `tenure anchor` wrote: the ledger must still contain the events that it covers
+    #[arg(long, value_name = "FILE")]
+    pub anchor: Option<PathBuf>,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  tenure anchor --out /mnt/elsewhere/anchor.json\n  tenure anchor | ssh elsewhere 'cat >> anchors.jsonl'\n\n\
+Store it where nobody who can write to the ledger can change it. `tenure verify --anchor FILE` compares the ledger with it."
+)]
+pub struct Anchor {
+    /// Replace this file as a whole, instead of printing
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Args)]
 #[command(after_help = "Examples:\n  tenure backup ledger-2026-01-31.db\n  \
 tenure backup --db ledger.db /var/backups/ledger-2026-01-31.db\n\n\
 A daemon writes only into the folder given with `tenure serve --backups`, and only for a person's access token.")]

@@ -35,7 +35,9 @@ pub use demo::Demo;
 pub use help::command;
 pub use hold::*;
 pub use intake::{IntakeAct, IntakeVerb, WaitsRevoke, WaitsVerb};
-pub use keep::{Backup, ConfigVerb, Prune, Restore, TokenCreate, TokenRevoke, TokenVerb};
+pub use keep::{
+    Anchor, Backup, ConfigVerb, Erase, Prune, Restore, TokenCreate, TokenRevoke, TokenVerb, Verify,
+};
 pub use operate::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry};
 pub use read::{Events, Explain, Ingest, List, Of, Ps, Several, Show, Sort, Watch, Workers};
 pub use recovery::{RecoverApply, RecoverFilter, RecoverPlan, RecoverVerb, Stuck, Victims};
@@ -195,9 +197,12 @@ pub enum Verb {
 
     /// Delete work items that ended long ago
     Prune(Prune),
-    /// Read the whole ledger and list its contradictions
-    #[command(after_help = "Example:\n  tenure verify && echo sound")]
-    Verify,
+    /// Erase the content of ended work items; their events stay
+    Erase(Erase),
+    /// Read the whole ledger and list its contradictions, also with a copy of its anchor
+    Verify(Verify),
+    /// Print a signed copy of the ledger's anchor, to be stored elsewhere
+    Anchor(Anchor),
     /// Copy the ledger while it is in use
     Backup(Backup),
     /// Restore a backup into a new ledger file
@@ -255,6 +260,7 @@ impl Verb {
             Verb::Waits(WaitsVerb::Revoke(args)) => args.act.dry_run,
             Verb::Commands(verb) => verb.dry_run(),
             Verb::Prune(args) => args.act.dry_run,
+            Verb::Erase(args) => args.act.dry_run,
             Verb::Token(TokenVerb::Revoke(args)) => args.act.dry_run,
             // These change nothing, or have no dry run: a claim, a backup, a token.
             Verb::Serve(_)
@@ -272,7 +278,8 @@ impl Verb {
             | Verb::Stuck(_)
             | Verb::Alerts
             | Verb::Needs(_)
-            | Verb::Verify
+            | Verb::Verify(_)
+            | Verb::Anchor(_)
             | Verb::Backup(_)
             | Verb::Restore(_)
             | Verb::Doctor

@@ -108,8 +108,16 @@ pub struct Redraw {
     pub watch: bool,
 }
 
+/// The flag for a past moment.
+#[derive(Args, Clone)]
+pub struct At {
+    /// As of this past moment, from the log, as 2026-01-31T08:15:00Z
+    #[arg(long, value_name = "TIME", conflicts_with = "watch")]
+    pub at: Option<Timestamp>,
+}
+
 #[derive(Args)]
-#[command(after_help = "Example:\n  tenure ps --watch")]
+#[command(after_help = "Examples:\n  tenure ps --watch\n  tenure ps --at 2026-01-31T02:15:00Z")]
 pub struct Ps {
     /// Only this tenant
     #[arg(long)]
@@ -117,6 +125,8 @@ pub struct Ps {
     /// Only this worker
     #[arg(long, value_name = "WORKER")]
     pub owner: Option<String>,
+    #[command(flatten)]
+    pub at: At,
     #[command(flatten)]
     pub redraw: Redraw,
 }
@@ -128,6 +138,8 @@ pub struct Ps {
 pub struct List {
     #[command(flatten)]
     pub filter: Filter,
+    #[command(flatten)]
+    pub at: At,
     #[command(flatten)]
     pub redraw: Redraw,
 }
@@ -202,6 +214,7 @@ impl Filter {
             created_after: self.created_after,
             created_before: self.created_before,
             due_before: self.due_before,
+            at: None,
             cursor: None,
             limit: None,
         }
@@ -210,11 +223,14 @@ impl Filter {
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  tenure show w_0198\n  tenure show 3f9a12\n  tenure show manual/deposit-1\n  tenure show --last"
+    after_help = "Examples:\n  tenure show w_0198\n  tenure show 3f9a12\n  tenure show manual/deposit-1\n  tenure show --last\n  \
+tenure show w_0198 --at 2026-01-31T02:15:00Z"
 )]
 pub struct Show {
     #[command(flatten)]
     pub of: Of,
+    #[command(flatten)]
+    pub at: At,
     #[command(flatten)]
     pub redraw: Redraw,
 }

@@ -2,7 +2,7 @@
 
 use tenure_api::{
     story::Narrator,
-    wire::{Command, Event, Explanation, Timestamp, Usage, Wait, Work},
+    wire::{AsOf, Command, Event, Explanation, Timestamp, Usage, Wait, Work},
 };
 
 use super::{Style, command, light::Light, safe, text::age};
@@ -21,39 +21,20 @@ pub fn describe(
     page.line("Why", &why.sentence);
     page.option("If silent", why.if_silent.as_ref().map(|forecast| forecast.sentence.as_str()));
     page.next(&why.advice, &why.next);
-    page.out.push('\n');
-    page.line("Work", work.id.as_str());
-    page.line("Title", &work.title);
-    page.line("Source", &source(work));
-    page.line("Kind", &work.kind);
-    page.line("Tenant", &work.tenant);
-    page.line("Disposition", work.disposition.as_str());
-    page.option("Session", work.session.as_deref());
-    page.option(
-        "Workflow",
-        work.workflow.as_ref().map(|flow| format!("{} {}", flow.id, flow.version)).as_deref(),
-    );
-    page.option("Parent", work.parent.as_ref().map(|id| id.as_str()));
-    page.option("Rerun of", work.rerun_of.as_ref().map(|id| id.as_str()));
-    page.line("Attempt", &format!("{} ({} failed)", work.attempt, work.failures));
-    page.option("Step", work.step.as_deref());
-    page.times(work);
-    page.lease(work);
-    page.waits(&work.waits);
-    for command in commands {
-        page.line("Command", &command::brief(command, style));
-    }
-    page.end(work);
-    page.json("Progress", work.progress.as_ref());
-    page.json("Input", work.input.as_ref());
-    page.json("Result", work.result.as_ref());
-    page.out.push_str("\nLast events\n");
-    let mut narrator = Narrator::default();
-    commands.iter().for_each(|command| narrator.knows(command));
-    work.waits.iter().for_each(|wait| narrator.asks(wait));
-    for event in last {
-        page.out.push_str(&told(event, &mut narrator));
-    }
+    page.details(work, commands, last);
+    page.out
+}
+
+/// A work item as of a past moment, with the last events before it. Ages are those of that moment.
+pub fn describe_past(work: &Work, as_of: &AsOf, last: &[Event], style: &Style) -> String {
+    let mut page = Page::new(&Style { now: as_of.at, ..*style });
+    page.line("As of", &format!("{}, from the log", as_of.at));
+    page.lit("State", Light::of(work), work.state.as_str());
+    let since = work.state_since.map(|since| page.at(since));
+    page.option("Since", since.as_deref());
+    page.line("Unrecorded", &as_of.not_recorded.join(", "));
+    page.line("Today", &format!("tenure show {}", work.id));
+    page.details(work, &[], last);
     page.out
 }
 
@@ -157,6 +138,44 @@ impl Page {
         format!("{at} ({} ago)", age(at, self.style.now))
     }
 
+    /// Everything but the state and its explanation.
+    fn details(&mut self, work: &Work, commands: &[Command], last: &[Event]) {
+        let style = self.style;
+        self.out.push('\n');
+        self.line("Work", work.id.as_str());
+        self.line("Title", &work.title);
+        self.line("Source", &source(work));
+        self.line("Kind", &work.kind);
+        self.line("Tenant", &work.tenant);
+        self.line("Disposition", work.disposition.as_str());
+        self.option("Session", work.session.as_deref());
+        self.option(
+            "Workflow",
+            work.workflow.as_ref().map(|flow| format!("{} {}", flow.id, flow.version)).as_deref(),
+        );
+        self.option("Parent", work.parent.as_ref().map(|id| id.as_str()));
+        self.option("Rerun of", work.rerun_of.as_ref().map(|id| id.as_str()));
+        self.line("Attempt", &format!("{} ({} failed)", work.attempt, work.failures));
+        self.option("Step", work.step.as_deref());
+        self.times(work);
+        self.lease(work);
+        self.waits(&work.waits);
+        for command in commands {
+            self.line("Command", &command::brief(command, &style));
+        }
+        self.end(work);
+        self.json("Progress", work.progress.as_ref());
+        self.json("Input", work.input.as_ref());
+        self.json("Result", work.result.as_ref());
+        self.out.push_str("\nLast events\n");
+        let mut narrator = Narrator::default();
+        commands.iter().for_each(|command| narrator.knows(command));
+        work.waits.iter().for_each(|wait| narrator.asks(wait));
+        for event in last {
+            self.out.push_str(&told(event, &mut narrator));
+        }
+    }
+
     fn times(&mut self, work: &Work) {
         let times = &work.timestamps;
         let marks =
@@ -165,11 +184,15 @@ impl Page {
             let said = at.map(|at| self.at(at));
             self.option(name, said.as_deref());
         }
+        let erased = work.erased_at.map(|at| self.at(at));
+        self.option("Erased", erased.as_deref());
         self.option("Retry at", work.next_retry_at.map(|at| at.to_string()).as_deref());
     }
 
     fn lease(&mut self, work: &Work) {
-        if let Some(lease) = &work.lease {
+        if let (Some(lease), true) = (&work.lease, work.as_of.is_some()) {
+            self.line("Lease", &format!("{} ({}), fence {}", lease.worker, lease.incarnation, lease.fence));
+        } else if let Some(lease) = &work.lease {
             let renewed = age(lease.renewed_at, self.style.now);
             self.line(
                 "Lease",

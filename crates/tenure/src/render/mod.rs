@@ -21,14 +21,14 @@ use serde::Serialize;
 use tenure_api::{client::ServerClock, wire::Timestamp};
 
 pub use command::{became, commands, describe_command, intent, plan};
-pub use describe::{describe, explained, question};
+pub use describe::{describe, describe_past, explained, question};
 pub use intake::{intake, whose};
 pub use light::Light;
 pub use needs::{Asked, Need, needs};
 pub use recovery::{recovery_plan, recovery_report, victims};
 pub use rows::{
-    alerts, command_of, event, events, feed, in_state, leases, reason, running, source, tokens, workers,
-    works,
+    alerts, command_of, event, events, feed, in_state, leases, past, reason, running, source, tokens,
+    workers, works,
 };
 pub use schedule::{describe_schedule, schedules};
 pub use stuck::{nothing_stuck, stuck};

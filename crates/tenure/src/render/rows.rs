@@ -44,6 +44,28 @@ pub fn works(works: &[Work], style: &Style) -> Table {
     table
 }
 
+/// Work items as of a past moment: without what is not recorded, and without a next step.
+pub fn past(works: &[Work], style: &Style) -> Table {
+    let mut table = Table::new(
+        &["STATE", "WORK", "SOURCE", "KIND", "STEP", "TRY", "OWNER", "REASON", "IN STATE"],
+        "No work item matched at that time.",
+    );
+    for work in works {
+        table.row(vec![
+            Cell::lit(Light::of(work), work.state.as_str()),
+            work.id.as_str().into(),
+            source(work).into(),
+            (&work.kind).into(),
+            work.step.as_deref().unwrap_or("-").into(),
+            work.attempt.to_string().into(),
+            work.lease.as_ref().map_or("-", |lease| &lease.worker).into(),
+            reason(work).into(),
+            in_state(work, style).into(),
+        ]);
+    }
+    table
+}
+
 /// Held work items, by remaining lease time.
 pub fn running(works: &[Work], style: &Style) -> Table {
     let mut table = Table::new(

@@ -3,8 +3,8 @@
 use tenure_api::{
     Client, Error,
     wire::{
-        Command, CommandQuery, CommandState, Lease, LeaseLiveness, Page, Phase, State, Timestamp, Work,
-        WorkId, WorkQuery,
+        Command, CommandQuery, CommandState, Lease, LeaseLiveness, Phase, State, Timestamp, Work, WorkId,
+        WorkPage, WorkQuery,
     },
 };
 
@@ -103,7 +103,7 @@ fn is_alive(lease: &Lease) -> bool {
     lease.liveness == LeaseLiveness::Alive
 }
 
-async fn list(client: &Client, states: &[State], limit: u32) -> Result<Page<Work>, Error> {
+async fn list(client: &Client, states: &[State], limit: u32) -> Result<WorkPage, Error> {
     let query = WorkQuery { state: states.to_vec(), limit: Some(limit), ..WorkQuery::default() };
     client.works(&query).await
 }
@@ -124,7 +124,7 @@ fn sorted(mut held: Vec<Work>, mut yours: Vec<Work>) -> Vec<Work> {
 }
 
 impl Queue {
-    fn of(page: Page<Work>) -> Self {
+    fn of(page: WorkPage) -> Self {
         let mut sources: Vec<String> = page.items.iter().map(|work| work.source.system.clone()).collect();
         sources.sort();
         sources.dedup();

@@ -1,15 +1,16 @@
 //! Housekeeping and access tokens.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use tenure_api::wire::{
-    Backup as BackupRequest, NewToken, PageQuery, PrincipalId, Prune as PruneRequest, PruneReport,
-    RevokeToken, Timestamp, Token, TokenKind,
+    Anchor, Backup as BackupRequest, Erase as EraseRequest, NewToken, PageQuery, PrincipalId,
+    Prune as PruneRequest, PruneReport, RevokeToken, Timestamp, Token, TokenKind, Verify as VerifyRequest,
+    WorkId,
 };
 
 use super::{Context, ask::confirm, say_unreadable};
 use crate::{
-    args::{Backup, Prune, TokenCreate, TokenRevoke, TokenVerb},
+    args::{Anchor as AnchorArgs, Backup, Erase, Prune, TokenCreate, TokenRevoke, TokenVerb, Verify},
     exit::{Exit, Failure},
     render::{self, say},
 };
@@ -33,8 +34,56 @@ pub async fn prune(cx: &Context, args: &Prune) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-pub async fn verify(cx: &Context) -> Result<Exit, Failure> {
-    let report = cx.client.verify().await?;
+pub async fn erase(cx: &Context, args: &Erase) -> Result<Exit, Failure> {
+    let of = match (&args.id, &args.tenant, &args.session) {
+        (Some(id), ..) => format!("work item {id}"),
+        (None, Some(tenant), Some(session)) => {
+            format!("the ended work items of session {session} of {tenant}")
+        }
+        (None, tenant, _) => {
+            format!("the ended work items of tenant {}", tenant.as_deref().unwrap_or_default())
+        }
+    };
+    let then = format!("Inputs, results, answers, arguments and messages of {of} will be erased for ever.");
+    let reason = confirm(&args.act, &then)?;
+    let mut request = EraseRequest {
+        work: args.id.as_deref().map(WorkId::from),
+        tenant: args.tenant.clone(),
+        session: args.session.clone(),
+        reason,
+        ..EraseRequest::default()
+    };
+    let mut total = cx.client.erase(&request).await?;
+    while let Some(next) = total.next.take() {
+        request.cursor = Some(next);
+        let report = cx.client.erase(&request).await?;
+        total.works += report.works;
+        total.kept += report.kept;
+        (total.overwritten, total.next) = (report.overwritten, report.next);
+    }
+    cx.out.one(&total, |total, _| {
+        format!(
+            "{} work items erased, {} kept, {} early answers deleted\n",
+            total.works, total.kept, total.early_answers
+        )
+    })?;
+    if total.kept > 0 {
+        say(
+            "Open work items, and those with open commands, keep their content until they have ended: repeat this then.",
+        );
+    }
+    if !total.overwritten {
+        say(
+            "The database's files still have earlier copies: on PostgreSQL until VACUUM, otherwise until a backup or reader ends.",
+        );
+    }
+    Ok(Exit::Ok)
+}
+
+pub async fn verify(cx: &Context, args: &Verify) -> Result<Exit, Failure> {
+    let anchor = args.anchor.as_deref().map(read_anchor).transpose()?;
+    let made = anchor.as_ref().map(|anchor| anchor.at);
+    let report = cx.client.verify_with(&VerifyRequest { anchor }).await?;
     cx.out.one(&report, |report, _| {
         let mut text = format!("{} work items, {} events read\n", report.works, report.events);
         if report.newer > 0 {
@@ -58,10 +107,37 @@ pub async fn verify(cx: &Context) -> Result<Exit, Failure> {
     }
     if report.faults.is_empty() {
         say("No faults: every event follows from the one before it, and every row from its events.");
+        if let (Some(made), Some(events)) = (made, report.anchored) {
+            say(&format!("The ledger still contains the {events} events that the anchor of {made} covers."));
+        }
         return Ok(Exit::Ok);
     }
     say("The stored data contradicts itself. Copy the database before doing anything else.");
     Ok(Exit::Unsuccessful)
+}
+
+/// The copy of an anchor in a file.
+fn read_anchor(path: &Path) -> Result<Anchor, Failure> {
+    let shown = path.display();
+    let bytes = std::fs::read(path)
+        .map_err(|error| Failure::new(Exit::NotFound, format!("{shown} cannot be read: {error}")))?;
+    tenure_api::strict::from_slice(&bytes).map_err(|error| {
+        Failure::usage(format!("{shown} is not an anchor ({error}). `tenure anchor --out FILE` writes one"))
+    })
+}
+
+pub async fn anchor(cx: &Context, args: AnchorArgs) -> Result<Exit, Failure> {
+    let anchor = cx.client.anchor().await?;
+    let line = format!("{}\n", serde_json::to_string(&anchor).expect("wire types are plain JSON"));
+    let Some(path) = args.out else {
+        cx.out.one(&anchor, |_, _| line)?;
+        return Ok(Exit::Ok);
+    };
+    tenure_server::replace_file(&path, line.as_bytes()).map_err(|error| {
+        Failure::new(Exit::Error, format!("{} cannot be written: {error}", path.display()))
+    })?;
+    say(&format!("{}: {} events up to {}", path.display(), anchor.events, anchor.at));
+    Ok(Exit::Ok)
 }
 
 pub async fn backup(cx: &Context, args: Backup) -> Result<Exit, Failure> {

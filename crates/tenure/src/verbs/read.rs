@@ -8,8 +8,8 @@ use tenure_api::{
     client::{EventStream, Streamed},
     story::Narrator,
     wire::{
-        Command, CommandQuery, Event, EventQuery, Explanation, Ingest as NewWork, Source, State, Timeouts,
-        WaitQuery, Work, WorkEventQuery, WorkId, WorkPolicy, WorkQuery,
+        AsOf, Command, CommandQuery, Event, EventQuery, Explanation, Ingest as NewWork, Source, State,
+        Timeouts, Timestamp, WaitQuery, Work, WorkEventQuery, WorkId, WorkPolicy, WorkQuery,
     },
 };
 
@@ -21,7 +21,7 @@ use super::{
 use crate::{
     args::{Events, Explain, Ingest, List, Ps, Show, Sort, Watch, Workers},
     exit::{Exit, Failure},
-    render::{self, say},
+    render::{self, Style, say},
 };
 
 /// The largest page size.
@@ -74,6 +74,9 @@ pub async fn ps(cx: &Context, args: &Ps) -> Result<Exit, Failure> {
         owner: args.owner.clone(),
         ..WorkQuery::default()
     };
+    if let Some(at) = args.at.at {
+        return past_list(cx, query, at, PAGE).await;
+    }
     draw(cx, args.redraw.watch, || async {
         let mut works = pages(cx, &query, PAGE).await?;
         works.sort_by_key(|work| work.lease.as_ref().map(|lease| lease.expires_at));
@@ -84,6 +87,9 @@ pub async fn ps(cx: &Context, args: &Ps) -> Result<Exit, Failure> {
 
 pub async fn list(cx: &Context, args: &List) -> Result<Exit, Failure> {
     let query = args.filter.query();
+    if let Some(at) = args.at.at {
+        return past_list(cx, query, at, args.filter.limit).await;
+    }
     draw(cx, args.redraw.watch, || async {
         let limit = args.filter.limit;
         let mut works = cut(pages(cx, &query, limit.saturating_add(1)).await?, limit);
@@ -108,21 +114,46 @@ fn sort(works: &mut [Work], order: Sort) {
     }
 }
 
+/// Work items as of a past moment.
+async fn past_list(cx: &Context, mut query: WorkQuery, at: Timestamp, limit: usize) -> Result<Exit, Failure> {
+    query.at = Some(at);
+    let (works, as_of) = whole_pages(cx, &query, limit.saturating_add(1)).await?;
+    let works = cut(works, limit);
+    cx.out.list(&works, |works, style| render::past(works, &Style { now: at, ..*style }))?;
+    if let Some(as_of) = as_of {
+        say(&format!("As of {at}, from the log, which does not record {}.", as_of.not_recorded.join(", ")));
+        if as_of.pruned_since {
+            say("Work items were pruned since then, so some may be missing.");
+        }
+    }
+    Ok(Exit::Ok)
+}
+
 /// The requested number of work items, page by page.
 pub(super) async fn pages(cx: &Context, query: &WorkQuery, limit: usize) -> Result<Vec<Work>, Failure> {
-    let mut works = Vec::new();
+    Ok(whole_pages(cx, query, limit).await?.0)
+}
+
+/// The same, with the past moment that they show.
+async fn whole_pages(
+    cx: &Context,
+    query: &WorkQuery,
+    limit: usize,
+) -> Result<(Vec<Work>, Option<AsOf>), Failure> {
+    let (mut works, mut as_of) = (Vec::new(), None);
     let mut query = query.clone();
     while works.len() < limit {
         query.limit = Some((limit - works.len()).min(PAGE) as u32);
         let page = cx.client.works(&query).await?;
         say_unreadable(&page.unreadable);
         works.extend(page.items);
+        as_of = page.as_of;
         query.cursor = page.next;
         if query.cursor.is_none() {
             break;
         }
     }
-    Ok(works)
+    Ok((works, as_of))
 }
 
 pub async fn show(cx: &Context, args: &Show) -> Result<Exit, Failure> {
@@ -133,6 +164,9 @@ pub async fn show(cx: &Context, args: &Show) -> Result<Exit, Failure> {
         Named::Work(work) => work.id,
     };
     names::remember(cx, &id);
+    if let Some(at) = args.at.at {
+        return show_past(cx, &id, at).await;
+    }
     draw(cx, args.redraw.watch, || async {
         let full = Full::of(&cx.client, cx.client.work(&id).await?).await?;
         cx.out.one(&full, |Full { work, why, commands, last }, style| {
@@ -140,6 +174,17 @@ pub async fn show(cx: &Context, args: &Show) -> Result<Exit, Failure> {
         })
     })
     .await
+}
+
+async fn show_past(cx: &Context, id: &WorkId, at: Timestamp) -> Result<Exit, Failure> {
+    let work = cx.client.work_at(id, at).await?;
+    let after = Some(work.seq.saturating_sub(LAST));
+    let query = WorkEventQuery { after, limit: Some(LAST as u32) };
+    let mut last = cx.client.work_events(&work.id, &query).await?.items;
+    last.retain(|event| event.seq <= work.seq);
+    let as_of = work.as_of.clone().unwrap_or(AsOf { at, not_recorded: Vec::new(), pruned_since: false });
+    cx.out.one(&work, |work, style| render::describe_past(work, &as_of, &last, style))?;
+    Ok(Exit::Ok)
 }
 
 /// A work item with its explanation. As a document: the work item and its commands.

@@ -53,6 +53,7 @@ fn live(bed: &Bed) {
     tried_first(bed, &id);
     paused_and_answered(bed, &id);
     ended_and_run_again(bed, &id);
+    as_it_was(bed, &id);
     set_aside_and_decided(bed);
     asked_to_stop(bed);
     past_its_deadline(bed);
@@ -173,6 +174,32 @@ fn ended_and_run_again(bed: &Bed, id: &str) {
     let fail = ["close-out", new, "--state", "failed", "--class", "validation", "--message", "no"];
     bed.run(&[&fail, &lease.args()[..]].concat()).ends(0);
     bed.run(&["wait", new, "--for=terminal"]).ends(7);
+}
+
+fn as_it_was(bed: &Bed, id: &str) {
+    let events = bed.run(&["events", id, "-o", "json"]).json();
+    let at = events[4]["at"].as_str().unwrap();
+    assert_eq!(events[4]["type"], "waiting_set");
+    let past = bed.run(&["show", id, "--at", at, "-o", "json"]).json();
+    assert_eq!((&past["as_of"]["at"], &past["state"]), (&at.into(), &"waiting_approval".into()));
+    assert_eq!(past["waits"][0]["prompt"], "Deploy it?");
+    let shown = bed.run(&["show", id, "--at", at]).ends(0).out;
+    for part in ["from the log", "waiting_approval", "Deploy it?", "Unrecorded:  due_at", "waiting_set"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    assert!(!shown.contains("close_out"), "nothing of what came later: {shown}");
+    let listed = bed.run(&["list", "--state", "waiting_approval", "--at", at]).ends(0);
+    assert!(
+        listed.out.contains("waiting_approval") && listed.err.contains("does not record"),
+        "{}",
+        listed.err
+    );
+    let running = bed.run(&["ps", "--at", events[3]["at"].as_str().unwrap(), "-o", "json"]).json();
+    assert_eq!(running[0]["lease"]["worker"], "me");
+    let early = bed.run(&["list", "--at", "2001-01-01T00:00:00Z"]).ends(4);
+    assert!(early.err.contains("before_log"), "{}", early.err);
+    assert!(bed.run(&["show", id, "--at", "2999-01-01T00:00:00Z"]).ends(4).err.contains("in_future"));
+    bed.run(&["ps", "--at", at, "--watch"]).ends(2);
 }
 
 fn set_aside_and_decided(bed: &Bed) {

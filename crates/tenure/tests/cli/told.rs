@@ -200,3 +200,56 @@ fn a_check_that_the_database_forbids_is_no_contradiction() {
     let clean = format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}");
     tenure_testkit::shared().psql(database, &clean);
 }
+
+#[test]
+fn a_copy_of_the_anchor_tells_an_older_ledger() {
+    let bed = Bed::configured("ledger.db", "backups = \".\"");
+    ingest(&bed, "a");
+    bed.run(&["backup", "older.db"]).ends(0);
+    ingest(&bed, "b");
+    let written = bed.run(&["anchor", "--out", "anchor.json"]).ends(0);
+    assert!(written.out.is_empty() && written.err.contains("anchor.json: 2 events"), "{}", written.err);
+    let file = bed.folder.path().join("anchor.json");
+    let copy: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let printed = bed.run(&["anchor"]).ends(0).out;
+    let printed: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((&printed["digest"], &printed["ledger"]), (&copy["digest"], &copy["ledger"]));
+    let sound = bed.run(&["verify", "--anchor", "anchor.json"]).ends(0);
+    assert!(sound.err.contains("still contains the 2 events"), "{}", sound.err);
+
+    let older = ["--db", "older.db", "--token", &bed.token(), "verify", "--anchor", "anchor.json"];
+    let run = |args: &[&str]| Said::of(tenure(bed.folder.path()).args(args).output().unwrap());
+    run(&older[..5]).ends(0);
+    let found = run(&older).ends(7);
+    assert!(found.out.contains("this is an older copy of the ledger"), "{}", found.out);
+
+    std::fs::write(&file, copy.to_string().replace("\"events\":2", "\"events\":1")).unwrap();
+    assert!(bed.run(&["verify", "--anchor", "anchor.json"]).ends(4).err.contains("MAC"));
+    std::fs::write(&file, "{\"format\":1}").unwrap();
+    assert!(bed.run(&["verify", "--anchor", "anchor.json"]).ends(2).err.contains("is not an anchor"));
+    bed.run(&["verify", "--anchor", "none.json"]).ends(3);
+    bed.run(&["anchor", "--out", "nowhere/anchor.json"]).ends(1);
+}
+
+#[test]
+fn erased_content_is_shown_as_such() {
+    let bed = Bed::sqlite();
+    let id = ingest(&bed, "a");
+    let reason = ["--reason", "their wish", "--yes"];
+    assert!(bed.run(&[&["erase", &id], &reason[..]].concat()).ends(4).err.contains("illegal_state"));
+    bed.run(&["cancel", &id, "--reason", "no longer", "--yes"]).ends(0);
+    bed.run(&["erase", "--reason", "whose"]).ends(2);
+    bed.run(&["erase", &id, "--reason", "unconfirmed"]).ends(2);
+    let tried = bed.run(&["erase", "--tenant", "default", "--reason", "a look", "--dry-run"]).ends(0);
+    assert!(tried.out.starts_with("1 work items erased, 0 kept"), "{}", tried.out);
+    assert!(tried.err.contains("nothing was written"), "{}", tried.err);
+    bed.run(&[&["erase", &id], &reason[..]].concat()).ends(0);
+    let shown = bed.run(&["show", &id, "-o", "json"]).json();
+    assert!(shown["erased_at"].is_string() && shown.get("input").is_none(), "{shown}");
+    let text = bed.run(&["show", &id]).ends(0).out;
+    assert!(
+        text.contains("Erased:") && text.contains("content_erased") && text.contains("their wish"),
+        "{text}"
+    );
+    assert!(bed.run(&["verify"]).ends(0).err.contains("No faults"));
+}

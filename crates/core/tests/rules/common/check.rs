@@ -52,6 +52,7 @@ fn rows_are_written_once(decision: &Decision) {
             | Change::EndAttempt { .. }
             | Change::Keep(_)
             | Change::Unkeep { .. }
+            | Change::Erase { .. }
             | Change::Wake { .. } => true,
         };
         assert!(fresh, "one decision writes one row twice: {change:?}");
@@ -71,8 +72,11 @@ fn log(row: &Work, events: &[Event]) {
             None => assert!(state::BORN.iter().any(|(born, _)| *born == event.to), "4: born {}", event.to),
             Some(from) => {
                 assert!(from.may_become(event.to), "4: {from} -> {}", event.to);
-                let of_command = event.fact.command().is_some() && event.from == Some(event.to);
-                assert!(!from.is_terminal() || of_command, "4: {} was written to after its end", row.id);
+                let stays = event.from == Some(event.to);
+                let after_end =
+                    event.fact.command().is_some() || matches!(event.fact, Fact::ContentErased(_));
+                let allowed = after_end && stays;
+                assert!(!from.is_terminal() || allowed, "4: {} was written to after its end", row.id);
             }
         }
         if let Fact::Claimed(_) = event.fact {
@@ -147,8 +151,18 @@ fn later(old: &Work, new: &Work) {
     if old.state.is_terminal() {
         let mut body = old.body.clone();
         body.commands = new.body.commands;
+        let mut progress = old.progress.clone();
+        // An erasure takes the texts away, and nothing else.
+        if new.body.erased_at != old.body.erased_at {
+            progress = None;
+            body.erased_at = new.body.erased_at;
+            body.error.iter_mut().for_each(|error| error.message = None);
+            body.reason.iter_mut().for_each(|reason| reason.message = None);
+            body.cancel.iter_mut().for_each(|cancel| cancel.reason = None);
+            body.abandon_request.iter_mut().for_each(|request| request.reason = None);
+        }
         let (seq, head, updated_at) = (new.seq, new.head, new.updated_at);
-        let by_commands = Work { seq, head, updated_at, body, ..old.clone() };
+        let by_commands = Work { seq, head, updated_at, progress, body, ..old.clone() };
         assert_eq!(by_commands, *new, "4: {} changed after its end", old.id);
     }
     if new.seq == old.seq {
@@ -159,10 +173,16 @@ fn later(old: &Work, new: &Work) {
 
 /// 18: an ended wait does not end again.
 fn waits_end_once(world: &World, before: &Records) {
+    let erased_at = |records: &Records, work| records.works.get(work).and_then(|work| work.body.erased_at);
     for (work, waits) in &before.waits {
+        let erased = erased_at(before, work) != erased_at(&world.records, work);
         for old in waits.iter().filter(|wait| wait.state != WaitState::Open) {
+            let mut old = old.clone();
+            if erased {
+                old.detail.erase();
+            }
             let new = world.records.waits[work].iter().find(|wait| wait.id == old.id);
-            assert_eq!(new, Some(old), "18: an ended wait changed");
+            assert_eq!(new, Some(&old), "18: an ended wait changed");
         }
     }
 }

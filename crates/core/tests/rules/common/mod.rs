@@ -160,6 +160,7 @@ impl World {
             | Change::Budget { .. }
             | Change::Keep(_)
             | Change::Unkeep { .. }
+            | Change::Erase { .. }
             | Change::Wake { .. } => {}
         }
     }

@@ -26,7 +26,7 @@ pub use egress::{Resolve, Resolving};
 pub use names::SystemResolver;
 pub use sign::WebhookSecret;
 
-use super::{Call, CallOutcome};
+use super::{Call, CallOutcome, Message};
 use crate::tools::Pointer;
 use egress::{Connector, EgressRules, NoConnection};
 
@@ -195,24 +195,28 @@ impl Http {
 
     /// Sends a command's body and reads the response.
     pub async fn exchange(&self, call: &Call, now: Millis) -> Result<HttpAnswer, Trouble> {
+        self.send(&call.message(), now).await
+    }
+
+    /// Sends a message and reads the response.
+    pub async fn send(&self, message: &Message<'_>, now: Millis) -> Result<HttpAnswer, Trouble> {
         let url = match &self.target.url {
             Some(url) => url.clone(),
-            None => call.target.parse().map_err(|_| {
-                Trouble::Refused(format!("the target `{}` is not a URL", super::excerpt(&call.target, 200)))
+            None => message.target.parse().map_err(|_| {
+                Trouble::Refused(format!("the target `{}` is not a URL", super::excerpt(message.target, 200)))
             })?,
         };
         let timeout = self.target.timeout;
-        let answered = tokio::time::timeout(timeout, self.follow(call, url, now)).await;
+        let answered = tokio::time::timeout(timeout, self.follow(message, url, now)).await;
         answered.unwrap_or(Err(Trouble::TimedOut(timeout)))
     }
 
-    async fn follow(&self, call: &Call, url: Uri, now: Millis) -> Result<HttpAnswer, Trouble> {
-        let body = call.body();
+    async fn follow(&self, message: &Message<'_>, url: Uri, now: Millis) -> Result<HttpAnswer, Trouble> {
         let mut next = url.clone();
         for _ in 0..=REDIRECTS {
             // A pooled connection is not resolved again, so the URL is checked here as well.
             self.guard.url(&next).map_err(|error| Trouble::Refused(error.to_string()))?;
-            let request = self.request(call, &next, self.is_trusted(&url, &next), body.clone(), now);
+            let request = self.request(message, &next, self.is_trusted(&url, &next), now);
             let response = self.client.request(request).await.map_err(trouble)?;
             let (parts, stream) = response.into_parts();
             let keeps_the_call =
@@ -240,14 +244,7 @@ impl Http {
         chosen.is_some() && chosen == authority(next)
     }
 
-    fn request(
-        &self,
-        call: &Call,
-        url: &Uri,
-        trusted: bool,
-        body: Bytes,
-        now: Millis,
-    ) -> Request<Full<Bytes>> {
+    fn request(&self, message: &Message<'_>, url: &Uri, trusted: bool, now: Millis) -> Request<Full<Bytes>> {
         let unix_s = now.div_euclid(1_000);
         let value = |text: String| HeaderValue::from_str(&text).expect("keys and base64 are ASCII");
         let mut headers = HeaderMap::new();
@@ -256,13 +253,13 @@ impl Http {
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("tenure/", env!("CARGO_PKG_VERSION"))));
-        headers.insert("idempotency-key", value(format!("\"{}\"", call.idempotency_key)));
-        headers.insert("webhook-id", value(call.idempotency_key.clone()));
+        headers.insert("idempotency-key", value(format!("\"{}\"", message.id)));
+        headers.insert("webhook-id", value(message.id.to_owned()));
         headers.insert("webhook-timestamp", value(unix_s.to_string()));
         if let Some(secret) = self.target.secret.as_ref().filter(|_| trusted) {
-            headers.insert("webhook-signature", value(secret.sign(&call.idempotency_key, unix_s, &body)));
+            headers.insert("webhook-signature", value(secret.sign(message.id, unix_s, &message.body)));
         }
-        let mut request = Request::new(Full::new(body));
+        let mut request = Request::new(Full::new(message.body.clone()));
         *request.method_mut() = self.target.method.clone();
         *request.uri_mut() = url.clone();
         *request.headers_mut() = headers;

@@ -129,6 +129,7 @@ fn samples() -> Vec<(&'static str, Value)> {
         ("cancelled", json!({ "proof": "not_held", "usage": usage() })),
         ("release_requested", plain()),
         ("abandon_requested", plain()),
+        ("content_erased", json!({ "before": 3 })),
         ("quarantined", json!({ "reason": "operator" })),
         ("requeued", json!({ "bound_until": MS })),
         (
