@@ -138,6 +138,8 @@ impl Narrator {
             }
             "quarantined" => with("quarantined: a person must decide".to_owned(), ": ", message),
             "requeued" => with(format!("{who} decides to run it again"), ": ", message),
+            "recovery_applied" => with(format!("{who} applies a recovery plan"), ": ", message),
+            "content_erased" => with(format!("{who} erases its content"), ": ", message),
             "close_out" => {
                 let why = data["warnings"][0].as_str().or(message);
                 with(format!("{}, says {who}", words(event.to.as_str())), ": ", why)

@@ -248,7 +248,7 @@ fn erased_content_is_shown_as_such() {
     assert!(shown["erased_at"].is_string() && shown.get("input").is_none(), "{shown}");
     let text = bed.run(&["show", &id]).ends(0).out;
     assert!(
-        text.contains("Erased:") && text.contains("content_erased") && text.contains("their wish"),
+        text.contains("Erased:") && text.contains("erases its content") && text.contains("their wish"),
         "{text}"
     );
     assert!(bed.run(&["verify"]).ends(0).err.contains("No faults"));
