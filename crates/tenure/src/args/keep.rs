@@ -19,13 +19,13 @@ pub struct Prune {
 }
 
 #[derive(Args)]
-#[command(after_help = "Examples:\n  tenure erase w_0198… --reason 'their wish' --yes\n  \
+#[command(after_help = "Examples:\n  tenure erase deposit-1 --reason 'their wish' --yes\n  \
 tenure erase --tenant acme --session chat-7 --reason 'their wish' --dry-run\n\n\
 Only ended work items: their events and hashes stay, and one that says who erased and why is added. What is left, and where \
 else copies may be, is in docs/privacy.md.")]
 #[command(group = clap::ArgGroup::new("what").args(["id", "tenant"]).required(true))]
 pub struct Erase {
-    /// One work item, by its id or a unique prefix
+    /// One work item: its id, the beginning or ending of it, or its source's id
     pub id: Option<String>,
     /// All ended work items of this tenant
     #[arg(long)]

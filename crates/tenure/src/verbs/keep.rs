@@ -5,10 +5,9 @@ use std::{path::Path, time::Duration};
 use tenure_api::wire::{
     Anchor, Backup as BackupRequest, Erase as EraseRequest, NewToken, PageQuery, PrincipalId,
     Prune as PruneRequest, PruneReport, RevokeToken, Timestamp, Token, TokenKind, Verify as VerifyRequest,
-    WorkId,
 };
 
-use super::{Context, ask::confirm, say_unreadable};
+use super::{Context, ask::confirm, names, say_unreadable};
 use crate::{
     args::{Anchor as AnchorArgs, Backup, Erase, Prune, TokenCreate, TokenRevoke, TokenVerb, Verify},
     exit::{Exit, Failure},
@@ -35,8 +34,12 @@ pub async fn prune(cx: &Context, args: &Prune) -> Result<Exit, Failure> {
 }
 
 pub async fn erase(cx: &Context, args: &Erase) -> Result<Exit, Failure> {
-    let of = match (&args.id, &args.tenant, &args.session) {
-        (Some(id), ..) => format!("work item {id}"),
+    let work = match &args.id {
+        Some(id) => Some(names::work(cx, id).await?.id),
+        None => None,
+    };
+    let of = match (&work, &args.tenant, &args.session) {
+        (Some(id), ..) => format!("work item {}", id.as_str()),
         (None, Some(tenant), Some(session)) => {
             format!("the ended work items of session {session} of {tenant}")
         }
@@ -47,7 +50,7 @@ pub async fn erase(cx: &Context, args: &Erase) -> Result<Exit, Failure> {
     let then = format!("Inputs, results, answers, arguments and messages of {of} will be erased for ever.");
     let reason = confirm(&args.act, &then)?;
     let mut request = EraseRequest {
-        work: args.id.as_deref().map(WorkId::from),
+        work,
         tenant: args.tenant.clone(),
         session: args.session.clone(),
         reason,

@@ -243,7 +243,8 @@ fn erased_content_is_shown_as_such() {
     let tried = bed.run(&["erase", "--tenant", "default", "--reason", "a look", "--dry-run"]).ends(0);
     assert!(tried.out.starts_with("1 work items erased, 0 kept"), "{}", tried.out);
     assert!(tried.err.contains("nothing was written"), "{}", tried.err);
-    bed.run(&[&["erase", &id], &reason[..]].concat()).ends(0);
+    // By its source's id.
+    bed.run(&[&["erase", "a"], &reason[..]].concat()).ends(0);
     let shown = bed.run(&["show", &id, "-o", "json"]).json();
     assert!(shown["erased_at"].is_string() && shown.get("input").is_none(), "{shown}");
     let text = bed.run(&["show", &id]).ends(0).out;
