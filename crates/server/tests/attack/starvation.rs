@@ -44,6 +44,30 @@ async fn fill(client: &Client) {
     client.post("/v1/batch", json!({ "items": items })).await.expect(200);
 }
 
+/// How many calls of a flood are answered while one read of another tenant waits.
+async fn waited_for(hostile: &Client, path: &str, quiet: &Client, own: &str) -> usize {
+    let (mut calls, answered) = flood(hostile, path);
+    // The flood has started once its first call is answered.
+    while answered.load(Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    // A task like the others: the test itself is resumed after many of them.
+    let read = tokio::spawn({
+        let (quiet, answered) = (quiet.clone(), answered.clone());
+        async move {
+            let before = answered.load(Relaxed);
+            let list = quiet.get("/v1/work").await.expect(200);
+            (list, answered.load(Relaxed) - before)
+        }
+    });
+    let (list, meanwhile) = read.await.unwrap();
+    assert_eq!(list["items"][0]["id"], json!(own));
+    while let Some(call) = calls.join_next().await {
+        call.unwrap();
+    }
+    meanwhile
+}
+
 async fn a_tenant_that_floods_with_reads_waits_for_itself(bed: Bed) {
     let hostile = bed.client("machine", &SCOPES, Some(&["hostile"])).await;
     let quiet = bed.client("machine", &SCOPES, Some(&["quiet"])).await;
@@ -51,27 +75,16 @@ async fn a_tenant_that_floods_with_reads_waits_for_itself(bed: Bed) {
     let poll = format!("/v1/work/{}?wait=terminal&timeout_ms=1", hostile.ingest("poll").await);
     let own = quiet.ingest("own").await;
     for path in ["/v1/work?limit=1000", "/v1/work?limit=1000&correlation_id=wait=", &poll] {
-        let (mut calls, answered) = flood(&hostile, path);
-        // The flood has started once its first call is answered.
-        while answered.load(Relaxed) == 0 {
-            tokio::task::yield_now().await;
-        }
-        // A task like the others: the test itself is resumed after many of them.
-        let read = tokio::spawn({
-            let (quiet, answered) = (quiet.clone(), answered.clone());
-            async move {
-                let before = answered.load(Relaxed);
-                let list = quiet.get("/v1/work").await.expect(200);
-                (list, answered.load(Relaxed) - before)
+        // A busy machine may resume one read late, but not each of three: without turns, all wait for the whole flood.
+        let mut least = FLOOD;
+        for _ in 0..3 {
+            least = least.min(waited_for(&hostile, path, &quiet, &own).await);
+            if least < FLOOD / 2 {
+                break;
             }
-        });
-        let (list, meanwhile) = read.await.unwrap();
-        assert_eq!(list["items"][0]["id"], json!(own));
-        // It has a few steps, and in each waits for the four turns of the other tenant.
-        assert!(meanwhile < FLOOD / 2, "{path}: one read waited for {meanwhile} of another tenant");
-        while let Some(call) = calls.join_next().await {
-            call.unwrap();
         }
+        // It has a few steps, and in each waits for the four turns of the other tenant.
+        assert!(least < FLOOD / 2, "{path}: one read waited for {least} of another tenant");
     }
     bed.server.close().await.unwrap();
 }
