@@ -89,7 +89,9 @@ pub fn recovery_plan(plan: &RecoveryPlan, apply: &str, style: &Style) -> String 
     let safe_rows = plan.rows.iter().filter(|row| row.safe).count();
     let mut text = table.draw(style);
     if !plan.rows.is_empty() {
-        text.push_str(&format!("\nPlan {}: {} rows, {safe_rows} of them safe.\n", plan.id, plan.rows.len()));
+        let rows = plan.rows.len();
+        let plural = if rows == 1 { "" } else { "s" };
+        text.push_str(&format!("\nPlan {}: {rows} row{plural}, {safe_rows} of them safe.\n", plan.id));
     }
     if !plan.complete {
         text.push_str("There are more: narrow the plan with --tenant, --kind or --worker.\n");
