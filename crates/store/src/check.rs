@@ -7,20 +7,6 @@ use crate::Error;
 /// The definition of each object, by kind and name.
 pub(crate) type Schema = BTreeMap<(String, String), String>;
 
-/// The result of a database's own checks, in sentences.
-#[derive(Debug, Default)]
-pub(crate) struct SelfCheck {
-    pub faults: Vec<String>,
-    /// Checks that could not be made, each with the way to make it.
-    pub not_checked: Vec<String>,
-}
-
-impl From<Vec<String>> for SelfCheck {
-    fn from(faults: Vec<String>) -> Self {
-        Self { faults, not_checked: Vec::new() }
-    }
-}
-
 /// Objects with an effect on other statements. An additional one could hide that another is missing.
 const ACTING: [&str; 3] = ["trigger", "rule", "policy"];
 

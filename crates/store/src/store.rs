@@ -24,7 +24,6 @@ use tenure_core::{
 use crate::{
     Anchor, CheckpointFailure, CommandFilter, Credential, Diagnosis, Error, EventKey, Gauges, IntakeChange,
     Listed, Position, Pruned, Pruning, Revocation, ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
-    check::SelfCheck,
     counters::Counters,
     damaged::DamagedSet,
     intake_table::IntakeRows,
@@ -379,6 +378,20 @@ pub(crate) trait CheckStore {
 
     /// Stores an anchor, unless the stored one covers more.
     fn set_anchor(&self, anchor: Anchor) -> StoreFuture<'_, ()>;
+}
+
+/// The result of a database's own checks, in sentences.
+#[derive(Debug, Default)]
+pub(crate) struct SelfCheck {
+    pub faults: Vec<String>,
+    /// Checks that could not be made, each with the way to make it.
+    pub not_checked: Vec<String>,
+}
+
+impl From<Vec<String>> for SelfCheck {
+    fn from(faults: Vec<String>) -> Self {
+        Self { faults, not_checked: Vec::new() }
+    }
 }
 
 /// Figures for metrics.

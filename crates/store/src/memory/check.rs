@@ -5,8 +5,7 @@ use tenure_core::{Wait, model::WaitState};
 use super::Memory;
 use crate::{
     Anchor,
-    check::SelfCheck,
-    store::{CheckStore, StoreFuture},
+    store::{CheckStore, SelfCheck, StoreFuture},
 };
 
 impl CheckStore for Memory {

@@ -12,10 +12,9 @@ use super::{
     unlogged,
 };
 use crate::{
-    Anchor, Error,
-    check::{self, SelfCheck},
+    Anchor, Error, check,
     states::sql,
-    store::{CheckStore, Store, StoreFuture},
+    store::{CheckStore, SelfCheck, Store, StoreFuture},
     token::Key,
 };
 

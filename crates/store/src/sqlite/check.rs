@@ -15,10 +15,9 @@ use super::{
     unlogged,
 };
 use crate::{
-    Anchor,
-    check::{self, SelfCheck},
+    Anchor, check,
     states::sql,
-    store::{CheckStore, StoreFuture},
+    store::{CheckStore, SelfCheck, StoreFuture},
 };
 
 /// The maximum number of reported faults of one kind.
