@@ -42,7 +42,7 @@ fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Rene
     }
     // The common case appends no event: check before a draft is made.
     let work = cx.work(renewal.holder.work)?;
-    let progressed = renewal.progress.is_some() && renewal.progress != work.progress;
+    let progressed = brings_progress(work, renewal);
     let of_holder = work.lease.as_ref().is_some_and(|lease| lease.fence == renewal.holder.fence);
     if renewal.holder.genuine && of_holder && !progressed {
         activity::may_renew(work, cx.now)?;
@@ -85,15 +85,21 @@ fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Rene
     Ok(Renewed { expires_at, cancel_requested: cancel.is_some(), release_requested })
 }
 
+/// The same progress again is no sign that the holder does something.
+fn brings_progress(work: &Work, renewal: &Renew) -> bool {
+    renewal.progress.is_some() && renewal.progress != work.progress
+}
+
 fn extend(cx: Context<'_>, work: &mut Work, renewal: &Renew) {
     let actor = &cx.submission.actor;
+    let progressed = brings_progress(work, renewal);
     let delegated = work.body.holder.as_ref().is_some_and(|holder| holder.id != actor.label())
         || actor.kind != ActorKind::Worker;
     if let Some(lease) = &mut work.lease {
         lease.expires_at = cx.now + work.spec.policy.lease.ttl_ms as Millis;
         lease.renewed_at = cx.now;
         lease.renewed_by = delegated.then(|| actor.id.to_string());
-        if renewal.progress.is_some() && renewal.progress != work.progress {
+        if progressed {
             lease.progressed_at = Some(cx.now);
         }
     }
