@@ -366,6 +366,9 @@ fn settle(work: &mut Work, at: Millis) {
             work.body.bound_until = None;
         }
         end_lease(work);
+    } else if work.state == State::Stalled {
+        // Its waits may have ended in the same act, which bound it to its owner while it was queued.
+        work.body.bound_until = None;
     }
 }
 

@@ -206,6 +206,18 @@ fn a_work_set_aside_for_its_doubt_goes_on_when_that_is_settled() {
     assert_eq!(w.state(lease.work), State::Queued);
 }
 
+/// The date until which only the owner may claim it belongs to a queued work item.
+#[test]
+fn an_owner_bound_work_set_aside_for_its_doubt_waits_for_no_owner() {
+    let mut w = World::default();
+    let lease = w.held_with("m", owner_bound);
+    let id = w.dispatched(&lease, blind());
+    handed(&mut w, &lease, id, OnTimeout::TimeOut);
+    w.revoke(lease.work).unwrap();
+    let row = w.row(lease.work);
+    assert_eq!((row.state, row.body.bound_until), (State::Stalled, None));
+}
+
 #[test]
 fn an_answer_to_another_wait_queues_no_work_with_a_command_in_doubt() {
     let mut w = World::default();

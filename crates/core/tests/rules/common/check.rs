@@ -138,7 +138,7 @@ fn armed(world: &World, row: &Work) {
         return assert_eq!(row.due_at, None, "12: over");
     }
     if let Some(next) = deadlines.into_iter().flatten().min() {
-        let due = row.due_at.expect("12: armed");
+        let due = row.due_at.unwrap_or_else(|| panic!("12: not armed, but {next} comes: {row:#?}"));
         assert!(due <= next.max(world.now), "12: due {due}, but {next} comes first: {row:#?}");
     }
 }
