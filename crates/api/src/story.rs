@@ -1,4 +1,4 @@
-//! What happened, in sentences: one for each event, with the step, the tool and its target, the question, the
+//! Events as sentences: one for each event, with the step, the tool and its target, the question, the
 //! answer and the provider's id. Told from the public form of events alone; nothing is decided here.
 
 use std::collections::HashMap;

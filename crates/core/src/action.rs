@@ -405,7 +405,7 @@ pub struct Recover {
     pub seq: u64,
     pub verdict: Option<Verdict>,
     pub to: State,
-    /// What is done instead of the verdict.
+    /// The action that replaces the verdict.
     pub instead: Option<Instead>,
     pub sighting: Option<Sighting>,
     pub reason: String,

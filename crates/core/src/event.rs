@@ -392,7 +392,7 @@ pub struct RecoveryApplied {
     pub plan: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// What is done instead of the verdict.
+    /// The action that replaces the verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead: Option<Instead>,
 }

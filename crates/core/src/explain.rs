@@ -26,7 +26,7 @@ pub use idle::Idle;
 pub struct Explanation {
     /// Explains who holds it, since when, why it does not go on, and what will happen without help.
     pub sentence: String,
-    /// What a person should do, in words; `nothing: …` if it continues without help.
+    /// Advice for a person, in words; `nothing: …` if it continues without help.
     pub advice: String,
     /// The commands for it, the most useful first.
     pub next: Vec<Next>,

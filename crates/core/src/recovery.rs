@@ -42,7 +42,7 @@ impl Verdict {
     }
 }
 
-/// What a person may have done with a row of a recovery plan instead of its verdict. Nothing that the operators' own
+/// The actions that a person may choose for a row of a recovery plan instead of its verdict. Nothing that the operators' own
 /// verbs do not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

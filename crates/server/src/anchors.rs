@@ -165,7 +165,7 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// What a crash left behind is removed; a link in its place is never followed.
+/// A file that a crash left behind is removed; a link in its place is never followed.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     _ = fs::remove_file(path);
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;

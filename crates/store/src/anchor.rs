@@ -102,7 +102,7 @@ impl Ledger {
         Err(Refusal::new(Code::AnchorForged, detail).into())
     }
 
-    /// What the feed lacks of a copy's events, in a sentence. None: it still begins with exactly these events.
+    /// The part of a copy's events that the feed lacks, in a sentence. None: it still begins with exactly these events.
     pub(crate) async fn copy_fault(&self, copy: &SignedAnchor) -> Result<Option<String>, Error> {
         let Some(fault) = self.prefix_fault(&copy.anchor).await? else { return Ok(None) };
         // The own anchor was written by this database, so an older copy of it agrees with itself.

@@ -47,7 +47,7 @@ impl Client {
         self.call(Call::get("/v1/recovery/victims").query(query)).await
     }
 
-    /// What recovery would do now. Changes nothing.
+    /// The decisions that recovery would take now. Changes nothing.
     pub async fn recovery_plan(&self, plan: &PlanRecovery) -> Result<RecoveryPlan, Error> {
         self.call(Call::post("/v1/recovery/plan", plan)).await
     }

@@ -363,7 +363,7 @@ pub struct CommandExplanation {
     pub state: Word<CommandState>,
     /// All of it in one sentence.
     pub sentence: String,
-    /// What a person should do, in words; `nothing: …` if it continues without help.
+    /// Advice for a person, in words; `nothing: …` if it continues without help.
     pub advice: String,
     /// The command lines for it, the most useful first: each is complete and safe to paste, because it asks
     /// before it changes anything.
@@ -377,7 +377,7 @@ pub struct CommandExplanation {
 pub struct PlannedCommand {
     /// The command of the earlier run.
     pub command: Command,
-    /// What the rerun would do.
+    /// The action of the rerun.
     #[cfg_attr(feature = "openapi", schema(value_type = Planned))]
     pub planned: Word<Planned>,
 }

@@ -88,7 +88,7 @@ pub struct Victim {
     /// Its state.
     #[cfg_attr(feature = "openapi", schema(value_type = State))]
     pub state: Word<State>,
-    /// What recovery may do.
+    /// The actions that recovery may take.
     #[cfg_attr(feature = "openapi", schema(value_type = Disposition))]
     pub disposition: Word<Disposition>,
     /// The step that its holder is in.
@@ -186,7 +186,7 @@ pub struct PlanRecovery {
     pub worker: Option<String>,
 }
 
-/// What recovery would do now. Computing it changes nothing.
+/// A recovery plan: the decisions that recovery would take now. Computing it changes nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RecoveryPlan {
@@ -203,7 +203,7 @@ pub struct RecoveryPlan {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// What recovery would do now with one work item.
+/// The decision that recovery would take now on one work item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RecoveryRow {
@@ -225,7 +225,7 @@ pub struct RecoveryRow {
     /// Its state.
     #[cfg_attr(feature = "openapi", schema(value_type = State))]
     pub state: Word<State>,
-    /// What recovery may do.
+    /// The actions that recovery may take.
     #[cfg_attr(feature = "openapi", schema(value_type = Disposition))]
     pub disposition: Word<Disposition>,
     /// The step that its holder was in.
@@ -270,7 +270,7 @@ pub struct RecoveryRow {
 }
 
 words! {
-    /// What a person has done with a row of a plan instead of its verdict.
+    /// The action that a person chose for a row of a plan instead of its verdict.
     OverrideVerdict {
         /// It is set aside for a person.
         Quarantine = "quarantine",
@@ -320,7 +320,7 @@ pub struct ApplyRecovery {
     pub reason: String,
 }
 
-/// What became of the rows of an applied plan.
+/// The results of an applied plan, row by row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RecoveryReport {

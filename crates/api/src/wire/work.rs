@@ -456,7 +456,7 @@ pub struct Explanation {
     pub state: Word<State>,
     /// Explains who holds it, since when, why it does not go on, and what will happen without help.
     pub sentence: String,
-    /// What a person should do, in words; `nothing: …` if it continues without help.
+    /// Advice for a person, in words; `nothing: …` if it continues without help.
     pub advice: String,
     /// The command lines for it, the most useful first: each is complete and safe to paste, because it asks
     /// before it changes anything.

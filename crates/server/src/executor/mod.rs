@@ -38,7 +38,7 @@ pub struct Call {
     pub correlation_id: Option<String>,
 }
 
-/// What is sent over HTTP: a body under a stable id.
+/// A message over HTTP: a body under a stable id.
 pub struct Message<'m> {
     pub id: &'m str,
     /// The URL, if the configuration names none.
@@ -69,7 +69,7 @@ struct Data<'c> {
 }
 
 impl Call {
-    /// What is sent for it.
+    /// The message that is sent for it.
     fn message(&self) -> Message<'_> {
         Message { id: &self.idempotency_key, target: &self.target, body: self.body() }
     }

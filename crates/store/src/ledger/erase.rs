@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::{Caller, Ledger, reads::PAGE_MAX};
 use crate::{Error, WorkFilter};
 
-/// What one call has erased of a tenant's or session's content.
+/// The part of a tenant's or session's content that one call has erased.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Erased {
     /// Work items whose content was erased, or would be.

@@ -30,7 +30,7 @@ pub struct PlanFilter {
     pub worker: Option<String>,
 }
 
-/// What recovery would do now.
+/// The decisions that recovery would take now.
 #[derive(Clone, Debug)]
 pub struct RecoveryPlan {
     /// The hash of its rows.
@@ -50,7 +50,7 @@ pub struct RecoveryPlan {
 pub struct PlannedRecovery {
     /// The work item.
     pub work: Work,
-    /// What recovery would do with it.
+    /// The decision of recovery on it.
     pub row: PlanRow,
     /// Its open commands.
     pub commands: Vec<Command>,
@@ -92,7 +92,7 @@ pub enum AppliedPlan {
     Done(Vec<(PlannedRecovery, RowOutcome)>),
 }
 
-/// What became of one row.
+/// The result of one row.
 #[derive(Debug)]
 pub enum RowOutcome {
     /// It was carried out.

@@ -163,7 +163,7 @@ impl Inner {
         Ok(LedgerReply { reply: decision.reply, payloads })
     }
 
-    /// What the databases' statements erase.
+    /// Erases the same as the databases' statements.
     fn erase(&mut self, work: WorkId, before: u64) {
         for index in self.by_work.get(&work).into_iter().flatten() {
             let Some(event) = self.log.get_mut(index) else { continue };

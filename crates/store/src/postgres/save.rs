@@ -131,7 +131,7 @@ const DELETE_KEPT: &str = "DELETE FROM kept t USING unnest($1::text[], $2::text[
 const ERASE_EVENTS: &str = "UPDATE event e SET message = NULL, payload = NULL, evidence = NULL, salt = NULL \
      FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[])) AS v(work, before) \
      WHERE e.work = v.work AND e.seq < v.before AND e.type <> 'content_erased'";
-/// What the records of these works have from their erased events.
+/// The contents that the records of these work items have from their erased events.
 const ERASE_ATTEMPTS: &str = "UPDATE attempt_end SET error = (error::jsonb - 'message')::text \
      WHERE work = ANY($1::uuid[]) AND error IS NOT NULL";
 const ERASE_WAITS: &str = "UPDATE wait SET detail = (detail::jsonb - '{prompt,schema,default}'::text[])::text \

@@ -42,7 +42,7 @@ const SAVE_KEPT: &str = statement!(
 );
 const DELETE_KEPT: &str = "DELETE FROM kept WHERE tenant = ?1 AND reference = ?2";
 
-/// What the records of a work (?1) have from its erased events; a command may have an event (?2 or later) that is not erased.
+/// The contents that the records of a work item (?1) have from its erased events; a command may have an event (?2 or later) that is not erased.
 const ERASE_REST: [&str; 3] = [
     "UPDATE attempt SET error = json_remove(error, '$.message') WHERE work = ?1 AND error IS NOT NULL AND ?2 > 0",
     "UPDATE wait SET detail = json_remove(detail, '$.prompt', '$.schema', '$.default') WHERE work = ?1 AND ?2 > 0",

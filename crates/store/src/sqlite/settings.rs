@@ -102,7 +102,7 @@ fn recognise(path: &Path, conn: &Connection) -> Result<(), Error> {
     migrate::recognise(conn)
 }
 
-/// What a write overwrites of deleted content.
+/// How much of the deleted content a write overwrites.
 #[derive(Clone, Copy)]
 pub(super) enum Overwrite {
     /// Content within pages that are written anyway. It costs next to nothing.

@@ -299,7 +299,7 @@ impl Edit {
     }
 }
 
-/// What a copy of the anchor shows, made before the edit: also where the ledger's own anchor was cut to what is left.
+/// The findings of a copy of the anchor, made before the edit: also where the ledger's own anchor was cut to what is left.
 pub fn against_a_copy() -> Vec<Edit> {
     const ENDED: &str = "(SELECT id FROM work WHERE source_id = 'ended')";
     let gone = |what: &str| format!("DELETE FROM {what} = {ENDED}");

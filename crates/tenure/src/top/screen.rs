@@ -24,7 +24,7 @@ pub struct Screen {
     pub scroll: u16,
     /// A decision that is being taken.
     pub dialog: Option<Dialog>,
-    /// What became of the last decision, until the next key.
+    /// The result of the last decision, until the next key.
     pub said: Option<String>,
 }
 
